@@ -1,0 +1,112 @@
+//! The error type of hosts: what a program that uses this library has to handle.
+//!
+//! What a *model* reads when something goes wrong is a value (`ToolReply`), never this type; a cancelled
+//! run is an outcome, never this type either.
+
+use std::path::PathBuf;
+
+/// What went wrong, with its cause kept.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct Error {
+    kind: ErrorKind,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// The kinds of [`Error`]. Not exhaustive: later rooms add theirs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A line of a log is not a message.
+    #[error("line {line} of the log is not a message: {reason}")]
+    LogLine {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A message lacks a key that its kind needs, or a key has another type.
+    #[error("not a message: {reason}")]
+    Message {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system says.
+        reason: String,
+    },
+    /// A script of the script model is malformed.
+    #[error("script {}: at {at}: {reason}", path.display())]
+    Script {
+        /// The script file.
+        path: PathBuf,
+        /// Where in it: a key path such as `agents[0].turns[2].text`, or a line and column.
+        at: String,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A JSON schema does not compile.
+    #[error("schema of {of} is not usable: {reason}")]
+    Schema {
+        /// Whose schema: a tool's name, or the file.
+        of: String,
+        /// What the validator says.
+        reason: String,
+    },
+    /// A tool cannot be registered.
+    #[error("tool {name:?} cannot be registered: {reason}")]
+    Tool {
+        /// The name it declares.
+        name: String,
+        /// What to change.
+        reason: String,
+    },
+    /// A model name that nothing serves.
+    #[error("unknown model {name:?}: {reason}")]
+    Model {
+        /// As given.
+        name: String,
+        /// What can be used instead.
+        reason: String,
+    },
+    /// No run of that id is live in this root.
+    #[error("no live run {run} in this root")]
+    UnknownRun {
+        /// The id asked for.
+        run: String,
+    },
+}
+
+impl Error {
+    /// An error without a deeper cause.
+    #[must_use]
+    pub fn new(kind: ErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// An error caused by another one.
+    #[must_use]
+    pub fn caused_by(kind: ErrorKind, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { kind, source: Some(source.into()) }
+    }
+
+    /// Which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self::new(kind)
+    }
+}
+
+/// A result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

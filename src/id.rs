@@ -1,0 +1,219 @@
+//! Identities: of runs, of tool calls, and positions in a log.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+/// Position of a message in its root's log, from 0, gapless.
+pub type Seq = u64;
+
+/// Identity of one run: a node of the tree.
+///
+/// Minted by the core ([`IdMint`]), unique across processes and restarts, and it sorts by the time of its
+/// birth. A log that another program wrote may use any string: such an id is kept as it is.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(Repr);
+
+/// A canonical id is two words, so that a tree of many runs compares and hashes numbers, not strings.
+/// The canonical form and the text form of the same id never coexist: parsing decides for both.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Repr {
+    Canonical(u128),
+    Text(Arc<str>),
+}
+
+impl RunId {
+    /// Reads an id. Never fails: what is not a lower-case hyphenated UUID is kept as text.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        if let Ok(uuid) = Uuid::try_parse(text) {
+            let mut buffer = Uuid::encode_buffer();
+            // Other spellings of the same UUID stay text: writing them back must give the same bytes.
+            if uuid.hyphenated().encode_lower(&mut buffer) == text {
+                return Self(Repr::Canonical(uuid.as_u128()));
+            }
+        }
+        Self(Repr::Text(text.into()))
+    }
+
+    /// The last eight characters: enough for a person to tell runs of one tree apart.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let text = self.to_string();
+        let start = text.char_indices().rev().nth(7).map_or(0, |(at, _)| at);
+        text.get(start..).unwrap_or_default().to_owned()
+    }
+}
+
+impl From<&str> for RunId {
+    fn from(text: &str) -> Self {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Canonical(bits) => {
+                let mut buffer = Uuid::encode_buffer();
+                f.write_str(Uuid::from_u128(*bits).hyphenated().encode_lower(&mut buffer))
+            }
+            Repr::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunId({self})")
+    }
+}
+
+impl Serialize for RunId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Repr::Canonical(bits) => {
+                let mut buffer = Uuid::encode_buffer();
+                serializer.serialize_str(Uuid::from_u128(*bits).hyphenated().encode_lower(&mut buffer))
+            }
+            Repr::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RunId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Ok(Self::parse(&text))
+    }
+}
+
+/// The provider's label of a tool call.
+///
+/// A label, never a key: providers reuse them across runs and even inside one turn. The key of a call is
+/// the run and the call's index in it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolCallId(Arc<str>);
+
+impl ToolCallId {
+    /// Wraps a provider's label.
+    #[must_use]
+    pub fn new(label: impl Into<Arc<str>>) -> Self {
+        Self(label.into())
+    }
+
+    /// The label.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ToolCallId {
+    fn from(label: &str) -> Self {
+        Self::new(label)
+    }
+}
+
+impl fmt::Display for ToolCallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ToolCallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolCallId({:?})", &*self.0)
+    }
+}
+
+/// Mints [`RunId`]s: version 7 UUIDs whose last 62 bits are a bijection of a counter, keyed by a seed.
+///
+/// Two ids of one mint never collide; two mints collide only if their seeds (64 random bits) and a
+/// counter do, in the same millisecond. A mint made from a given seed leaves the wall clock out: the same
+/// seed gives the same ids.
+#[derive(Debug)]
+pub struct IdMint {
+    seed: u64,
+    reproducible: bool,
+    next: AtomicU64,
+}
+
+impl IdMint {
+    /// A mint with a seed from the operating system's generator and the time.
+    #[must_use]
+    pub fn random() -> Self {
+        let (high, low) = Uuid::now_v7().as_u64_pair();
+        Self { seed: mix(high) ^ low, reproducible: false, next: AtomicU64::new(0) }
+    }
+
+    /// A mint whose ids depend on `seed` alone.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self { seed, reproducible: true, next: AtomicU64::new(0) }
+    }
+
+    /// The next id. `unix_millis` is its time, ignored by a seeded mint.
+    #[must_use]
+    pub fn mint(&self, unix_millis: u64) -> RunId {
+        let count = self.next.fetch_add(1, Ordering::Relaxed);
+        // A seeded mint counts in the time field too, so that ids still sort by birth.
+        let millis = if self.reproducible { count >> 12 } else { unix_millis };
+        let time = u128::from(millis & 0xFFFF_FFFF_FFFF) << 80;
+        let order = u128::from(count & 0xFFF) << 64;
+        let tail = u128::from(mix(self.seed.wrapping_add(count)) >> 2);
+        RunId(Repr::Canonical(time | 0x7000 << 64 | order | 1 << 63 | tail))
+    }
+
+    /// A number in `0..bound` that depends on the seed and on `salt`: jitter that a seed reproduces.
+    #[must_use]
+    pub fn jitter(&self, salt: u64, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { mix(self.seed ^ mix(salt)) % bound }
+    }
+}
+
+/// One step of the SplitMix64 generator (Steele, Lea, Flood 2014): a bijection that spreads every bit.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_sorted_and_canonical() {
+        let mint = IdMint::random();
+        let ids: Vec<RunId> = (0..5000).map(|n| mint.mint(1_700_000_000_000 + n / 4000)).collect();
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        assert!(ids.get(..4000).unwrap().is_sorted());
+        let text = ids[7].to_string();
+        assert_eq!(Uuid::parse_str(&text).unwrap().get_version_num(), 7);
+        assert_eq!(RunId::parse(&text), ids[7]);
+    }
+
+    #[test]
+    fn a_seed_reproduces_ids() {
+        let (one, two) = (IdMint::seeded(7), IdMint::seeded(7));
+        assert_eq!(one.mint(1), two.mint(99));
+        assert_eq!(one.mint(2), two.mint(3));
+        assert_ne!(IdMint::seeded(8).mint(1), IdMint::seeded(7).mint(1));
+    }
+
+    #[test]
+    fn foreign_ids_survive() {
+        for text in ["run-1", "", "018F0000-0000-7000-8000-000000000000", "018f0000000070008000000000000000"]
+        {
+            assert_eq!(RunId::parse(text).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Sub-agents that stream.
+pub mod id;
+
+pub mod error;
+
+pub mod outcome;
+
+pub mod model;
