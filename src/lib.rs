@@ -6,3 +6,5 @@ pub mod error;
 pub mod outcome;
 
 pub mod model;
+
+pub mod tool;

@@ -1,0 +1,5 @@
+//! Tools: what a model may call.
+
+mod reply;
+
+pub use reply::ToolReply;

@@ -1,0 +1,59 @@
+//! What a tool answers: one text for the model, one for the person.
+
+use serde_json::{Map, Value, json};
+
+/// The answer of a tool call. An error is a value too: the model reads it and goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolReply {
+    /// What the model reads: a string, or any JSON value.
+    pub for_model: Value,
+    /// What a person sees instead, if that should differ: usually one line.
+    pub for_person: Option<String>,
+    /// Whether the call failed.
+    pub is_error: bool,
+}
+
+impl ToolReply {
+    /// A successful answer.
+    #[must_use]
+    pub fn ok(for_model: impl Into<Value>) -> Self {
+        Self { for_model: for_model.into(), for_person: None, is_error: false }
+    }
+
+    /// A failure: `{"error": code, "message": message}`. The code is for machines, the message says what was wrong
+    /// and how to do it right.
+    #[must_use]
+    pub fn error(code: &str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self {
+            for_person: Some(message.clone()),
+            for_model: json!({ "error": code, "message": message }),
+            is_error: true,
+        }
+    }
+
+    /// Adds keys to an error's object (the codes that the originals send along, such as `query`).
+    #[must_use]
+    pub fn with(mut self, extras: Map<String, Value>) -> Self {
+        if let Value::Object(object) = &mut self.for_model {
+            object.extend(extras);
+        }
+        self
+    }
+
+    /// Sets the text for a person.
+    #[must_use]
+    pub fn shown_as(mut self, text: impl Into<String>) -> Self {
+        self.for_person = Some(text.into());
+        self
+    }
+
+    /// The text that goes into the model's conversation: strings as they are, other values as JSON.
+    #[must_use]
+    pub fn model_text(&self) -> String {
+        match &self.for_model {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+}
