@@ -5,6 +5,10 @@ pub mod error;
 
 pub mod outcome;
 
+pub mod message;
+
+pub mod tree;
+
 pub mod model;
 
 pub mod tool;

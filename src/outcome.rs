@@ -293,6 +293,24 @@ words! {
     }
 }
 
+words! {
+    /// Why a model's turn ended.
+    StopReason {
+        /// The model was done.
+        EndTurn = "end_turn",
+        /// The model waits for the results of its calls.
+        ToolCalls = "tool_calls",
+        /// The output limit was reached.
+        Length = "length",
+        /// The provider withheld the rest.
+        ContentFilter = "content_filter",
+        /// The provider failed.
+        Error = "error",
+        /// The stream ended without a reason.
+        Missing = "missing",
+    }
+}
+
 /// Tokens, money and model calls, of a turn, a run or a subtree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{RunId, ToolCallId};
-use crate::outcome::{Usage, words};
+use crate::outcome::{StopReason, Usage, words};
 
 /// A model that answers one conversation turn at a time.
 ///
@@ -167,24 +167,6 @@ pub enum ChatEvent {
         /// What it used; none keeps what [`ChatEvent::Usage`] said.
         usage: Option<Usage>,
     },
-}
-
-words! {
-    /// Why a model's turn ended.
-    StopReason {
-        /// The model was done.
-        EndTurn = "end_turn",
-        /// The model waits for the results of its calls.
-        ToolCalls = "tool_calls",
-        /// The output limit was reached.
-        Length = "length",
-        /// The provider withheld the rest.
-        ContentFilter = "content_filter",
-        /// The provider failed.
-        Error = "error",
-        /// The stream ended without a reason.
-        Missing = "missing",
-    }
 }
 
 /// A failed turn.

@@ -6,7 +6,8 @@ mod chat;
 // mod offline;
 //mod script;
 
+pub use crate::outcome::StopReason;
 pub use chat::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, RunLabel,
-    StopReason, ToolChoice, ToolRequest, ToolSpec,
+    ToolChoice, ToolRequest, ToolSpec,
 };

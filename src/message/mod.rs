@@ -1,0 +1,24 @@
+//! Messages: an envelope that says where in the tree, and a body that says what.
+//!
+//! A [`ProcessingMessage`] is cheap to clone: what is large in it is shared. Stamping puts an envelope around the
+//! body and never copies or changes it.
+
+mod body;
+mod nesting;
+mod parts;
+mod processing;
+mod size;
+mod tag;
+mod wire;
+
+pub(crate) use body::FinalCounters;
+pub use body::{
+    Alert, Ask, AskAnswered, ErrorNotice, LogUpdate, MessageBody, PlanningUpdate, Queued, Retrying,
+    RunFinished, RunStarted, StepResult, TaskUpdate, TodoUpdate, ToolCallUpdate, ToolResultUpdate,
+    TurnFinished,
+};
+pub use nesting::{Nesting, Origin, Timestamp};
+pub use parts::{Chunk, ChunkMeta, Extra, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
+pub use processing::ProcessingMessage;
+pub(crate) use size::{cap_text, cap_value};
+pub use tag::Tag;

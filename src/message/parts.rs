@@ -1,0 +1,166 @@
+//! What bodies are made of: text pieces, references, and what a reader does not know but keeps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::outcome::words;
+
+/// A piece of text as it streams. The one body that is not behind a pointer of its own: most messages are this.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chunk {
+    /// The text.
+    pub content: Arc<str>,
+    /// Whether it closes the text that the run has open.
+    pub done: bool,
+    /// Whether it is what the model thinks before it answers.
+    pub thinking: bool,
+    /// What chunks seldom say.
+    pub meta: Option<Arc<ChunkMeta>>,
+}
+
+/// What a chunk seldom says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ChunkMeta {
+    /// The kind of content, if it is not text.
+    pub content_type: Option<String>,
+    /// The original's label of the step that says it.
+    pub node_id: Option<String>,
+    /// Keys that this version does not know.
+    pub extra: Extra,
+}
+
+impl Chunk {
+    /// A piece of the answer.
+    #[must_use]
+    pub fn text(content: impl Into<Arc<str>>) -> Self {
+        Self { content: content.into(), ..Self::default() }
+    }
+
+    /// A piece of thinking.
+    #[must_use]
+    pub fn thinking(content: impl Into<Arc<str>>) -> Self {
+        Self { content: content.into(), thinking: true, ..Self::default() }
+    }
+
+    /// The end of the open text or thinking.
+    #[must_use]
+    pub fn end(thinking: bool) -> Self {
+        Self { done: true, thinking, ..Self::default() }
+    }
+}
+
+words! {
+    /// How long a run lives, declared at its spawn.
+    Scope {
+        /// It ends with its parent's turn.
+        Foreground = "foreground",
+        /// It ends with the root.
+        Background = "background",
+    }
+}
+
+words! {
+    /// How much a log line matters.
+    Severity {
+        /// For the record.
+        Info = "info",
+        /// Something is off.
+        Warning = "warning",
+        /// Something failed.
+        Error = "error",
+    }
+}
+
+/// A task, as the originals name it. What else they say of it is kept.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TaskRef {
+    /// Its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// A step of a task, as the originals name it. What else they say of it is kept.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StepRef {
+    /// Its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What it is to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// One line of a to-do list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Todo {
+    /// What is to be done.
+    pub content: String,
+    /// `pending`, `in_progress` or `completed`; other words are kept.
+    pub status: String,
+}
+
+/// Keys that this version does not know, in their order and byte for byte.
+#[derive(Clone, Default)]
+pub struct Extra(Option<Arc<[(Box<str>, Box<RawValue>)]>>);
+
+impl Extra {
+    pub(super) fn new(entries: Vec<(Box<str>, Box<RawValue>)>) -> Self {
+        Self(if entries.is_empty() { None } else { Some(entries.into()) })
+    }
+
+    /// The keys with their JSON text.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().flat_map(|entries| entries.iter()).map(|(key, value)| (&**key, &**value))
+    }
+
+    /// The JSON text of one key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value.get())
+    }
+
+    /// True if there is nothing unknown.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl PartialEq for Extra {
+    fn eq(&self, other: &Self) -> bool {
+        let texts = |extra: &Self| -> Vec<(String, String)> {
+            extra.iter().map(|(key, value)| (key.to_owned(), value.get().to_owned())).collect()
+        };
+        self.is_empty() == other.is_empty() && texts(self) == texts(other)
+    }
+}
+
+impl fmt::Debug for Extra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(key, value)| (key, value.get()))).finish()
+    }
+}
+
+/// A body whose kind this version does not know, or which is not what its kind says: kept as it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtherBody {
+    /// The kind.
+    pub kind: String,
+    /// All of its keys.
+    pub fields: Extra,
+    /// If the kind is known: why the body is not one.
+    pub problem: Option<String>,
+}

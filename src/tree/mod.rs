@@ -1,0 +1,20 @@
+//! The tree: everything a watcher wants to know, derived from the log by one pure fold.
+//!
+//! [`RunTree`] takes messages and never fails: what does not fit is counted in [`Diagnostics`]. [`verify`] holds a log
+//! against the invariants; [`compact`] makes a shorter log that says the same.
+
+mod compact;
+mod delivery;
+mod node;
+mod reducer;
+mod verify;
+mod view;
+mod watch;
+
+pub use compact::compact;
+pub use delivery::{Delivery, Gap};
+pub(crate) use node::cut;
+pub use node::{Call, CallState, Node, Status};
+pub use reducer::{Diagnostics, RunTree};
+pub use verify::{Verifier, Violation, verify};
+pub(crate) use watch::{Misfit, RunWatch};

@@ -1,0 +1,144 @@
+//! What one run has open: the part of its story that has to be closed before its terminal.
+//!
+//! The pipe holds a live run to it, the verifier a finished log, and compaction a log that was cut.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::id::ToolCallId;
+use crate::message::{Chunk, Extra, MessageBody, Timestamp, ToolResultUpdate};
+use crate::outcome::Usage;
+
+/// What one run has open, and its counters.
+#[derive(Debug, Default)]
+pub(crate) struct RunWatch {
+    open_calls: Vec<OpenCall>,
+    next_call_index: u32,
+    text_open: bool,
+    thinking_open: bool,
+    pub(crate) turns: u64,
+    pub(crate) tool_calls: u64,
+    /// What the finished turns used.
+    pub(crate) usage: Usage,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    index: u32,
+    id: ToolCallId,
+    name: Arc<str>,
+    since: Timestamp,
+}
+
+/// Why a message does not fit into a run's story.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// A second result for a call, or one for a call that was never announced.
+    ResultWithoutCall,
+    /// A call under the index of an earlier one.
+    CallIndexReused,
+}
+
+impl RunWatch {
+    /// Notes a message. One that does not fit changes nothing.
+    #[inline]
+    pub(crate) fn observe(&mut self, body: &MessageBody, time: Timestamp) -> Result<(), Misfit> {
+        match body {
+            MessageBody::Chunk(chunk) => {
+                let open = if chunk.thinking { &mut self.thinking_open } else { &mut self.text_open };
+                *open = !chunk.done;
+            }
+            MessageBody::ToolCallUpdate(call) => {
+                if self.open_calls.iter().any(|open| open.index == call.call_index) {
+                    return Ok(());
+                }
+                if call.call_index < self.next_call_index {
+                    return Err(Misfit::CallIndexReused);
+                }
+                self.next_call_index = call.call_index.saturating_add(1);
+                self.tool_calls += 1;
+                let (id, name) = (call.tool_call_id.clone(), Arc::clone(&call.name));
+                self.open_calls.push(OpenCall { index: call.call_index, id, name, since: time });
+            }
+            MessageBody::ToolResultUpdate(result) => {
+                let open = self.open_calls.iter().position(|open| open.index == result.call_index);
+                self.open_calls.remove(open.ok_or(Misfit::ResultWithoutCall)?);
+            }
+            MessageBody::TurnFinished(turn) => {
+                self.turns += 1;
+                self.usage.add(&turn.usage);
+            }
+            MessageBody::RunStarted(_)
+            | MessageBody::RunFinished(_)
+            | MessageBody::TaskUpdate(_)
+            | MessageBody::StepResult(_)
+            | MessageBody::PlanningUpdate(_)
+            | MessageBody::LogUpdate(_)
+            | MessageBody::TodoUpdate(_)
+            | MessageBody::Retrying(_)
+            | MessageBody::Queued(_)
+            | MessageBody::Ask(_)
+            | MessageBody::AskAnswered(_)
+            | MessageBody::Alert(_)
+            | MessageBody::ErrorNotice(_)
+            | MessageBody::Other(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The messages that close what is open: results for open calls in their order, then the ends of open texts.
+    pub(crate) fn close(&mut self, code: &str, message: &str, now: Timestamp) -> Vec<MessageBody> {
+        let mut closing: Vec<MessageBody> = Vec::new();
+        for call in self.open_calls.drain(..) {
+            let result =
+                Map::from_iter([("error".to_owned(), json!(code)), ("message".to_owned(), json!(message))]);
+            closing.push(result_update(call.index, call.id, call.name, true, result, call.since, now));
+        }
+        if std::mem::take(&mut self.thinking_open) {
+            closing.push(Chunk::end(true).into());
+        }
+        if std::mem::take(&mut self.text_open) {
+            closing.push(Chunk::end(false).into());
+        }
+        closing
+    }
+
+    /// Labels of the calls that have no result yet.
+    pub(crate) fn open_calls(&self) -> impl Iterator<Item = (u32, &ToolCallId)> {
+        self.open_calls.iter().map(|call| (call.index, &call.id))
+    }
+
+    /// Whether a text or thinking group has no end yet.
+    pub(crate) fn has_open_text(&self) -> bool {
+        self.text_open || self.thinking_open
+    }
+
+    /// The index that the run's next call gets.
+    pub(crate) fn next_call_index(&self) -> u32 {
+        self.next_call_index
+    }
+}
+
+fn result_update(
+    call_index: u32,
+    tool_call_id: ToolCallId,
+    name: Arc<str>,
+    is_error: bool,
+    result: Map<String, Value>,
+    since: Timestamp,
+    now: Timestamp,
+) -> MessageBody {
+    let duration_ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+    let result = Arc::new(result);
+    ToolResultUpdate {
+        tool_call_id,
+        call_index,
+        name,
+        is_error,
+        result,
+        duration_ms,
+        extra: Extra::default(),
+    }
+    .into()
+}
