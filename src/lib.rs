@@ -9,6 +9,24 @@ pub mod message;
 
 pub mod tree;
 
+pub mod clock;
+
+pub mod cancel;
+
+pub mod budget;
+
+pub mod bus;
+
+pub mod stream;
+
+pub mod context;
+
+pub mod forward;
+
 pub mod model;
 
 pub mod tool;
+
+pub use message::{Chunk, MessageBody, ProcessingMessage};
+pub use outcome::SubAgentOutcome;
+pub use stream::SubAgentStream;

@@ -1,0 +1,243 @@
+//! The log itself.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use super::journal::Journal;
+use super::subscription::{From, Subscription};
+use crate::clock::Clock;
+use crate::id::Seq;
+use crate::message::{MessageBody, Nesting, Origin, ProcessingMessage, Timestamp};
+use crate::tree::{Gap, RunTree};
+
+/// How much of a log stays in memory. What falls off is folded into the tree that a `gap` carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retain {
+    /// Messages. Default 65,536.
+    pub messages: usize,
+    /// Bytes, about. Default 64 MiB.
+    pub bytes: usize,
+    /// Bytes of one message, beyond which its texts are cut. Default 1 MiB.
+    pub message_bytes: usize,
+}
+
+impl Default for Retain {
+    fn default() -> Self {
+        Self { messages: 65_536, bytes: 64 << 20, message_bytes: 1 << 20 }
+    }
+}
+
+/// The event log of one root.
+#[derive(Debug)]
+pub struct EventBus {
+    /// One short lock for append and read: both copy a few words a message. Wakers are collected inside and woken outside,
+    /// so that a subscriber that runs at once does not find it taken.
+    log: Mutex<Log>,
+    clock: Clock,
+    retain: Retain,
+    journal: Option<Arc<dyn Journal>>,
+}
+
+#[derive(Debug)]
+struct Log {
+    retained: VecDeque<ProcessingMessage>,
+    first_seq: Seq,
+    bytes: usize,
+    /// The tree of everything before `first_seq`.
+    base: Arc<RunTree>,
+    ended: bool,
+    waiting: Vec<(u64, Waker)>,
+    subscriptions: u64,
+}
+
+impl Log {
+    fn next_seq(&self) -> Seq {
+        self.first_seq + self.retained.len() as Seq
+    }
+}
+
+impl EventBus {
+    pub(crate) fn new(clock: Clock, retain: Retain, journal: Option<Arc<dyn Journal>>) -> Self {
+        let log = Log {
+            retained: VecDeque::new(),
+            first_seq: 0,
+            bytes: 0,
+            base: Arc::new(RunTree::new()),
+            ended: false,
+            waiting: Vec::new(),
+            subscriptions: 0,
+        };
+        Self { log: Mutex::new(log), clock, retain, journal }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        // A panic inside the lock could only come from a journal; the log itself is whole after each step.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a message of a run: the only way into the log, and only the pipe calls it.
+    /// The caller drops the wakers when it holds no lock any more.
+    pub(crate) fn append(
+        &self,
+        origin: &Arc<Origin>,
+        run_seq: Seq,
+        body: MessageBody,
+    ) -> (Timestamp, Wakers) {
+        let body = body.capped(self.retain.message_bytes);
+        let mut log = self.lock();
+        // Inside the lock, so that times rise with positions.
+        let time = self.clock.now();
+        self.push(&mut log, body, Nesting { origin: Arc::clone(origin), seq: 0, run_seq, time });
+        (time, Wakers(std::mem::take(&mut log.waiting)))
+    }
+
+    /// Appends a message that is stamped already: it keeps its stamps and gets this log's position.
+    pub(crate) fn append_stamped(&self, body: MessageBody, nesting: Nesting) -> Wakers {
+        let body = body.capped(self.retain.message_bytes);
+        let mut log = self.lock();
+        self.push(&mut log, body, nesting);
+        Wakers(std::mem::take(&mut log.waiting))
+    }
+
+    fn push(&self, log: &mut Log, body: MessageBody, nesting: Nesting) {
+        let bytes = body.approx_bytes();
+        let is_end = matches!(body, MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
+        let nesting = Nesting { seq: log.next_seq(), ..nesting };
+        let message = ProcessingMessage::new(body).stamped(nesting);
+        if let Some(journal) = &self.journal {
+            journal.record(&message);
+        }
+        log.retained.push_back(message);
+        log.bytes += bytes;
+        log.ended |= is_end;
+        if log.retained.len() > self.retain.messages || log.bytes > self.retain.bytes {
+            self.evict(log);
+        }
+    }
+
+    /// Folds what is over the bounds into the base, a sixteenth of the window at once: the tree of the base is shared
+    /// with gaps, and taking it back for each message would cost more than the fold.
+    fn evict(&self, log: &mut Log) {
+        let keep = self.retain.messages.saturating_sub(self.retain.messages / 16);
+        let keep_bytes = self.retain.bytes.saturating_sub(self.retain.bytes / 16);
+        let Log { retained, first_seq, bytes, base, .. } = log;
+        let base = Arc::make_mut(base);
+        while retained.len() > keep.max(1) || *bytes > keep_bytes && retained.len() > 1 {
+            let Some(message) = retained.pop_front() else { return };
+            *bytes = bytes.saturating_sub(message.body().approx_bytes());
+            *first_seq += 1;
+            base.apply_message(&message);
+        }
+    }
+
+    /// Reads from a position: what is retained, then live, with no message twice and none left out.
+    ///
+    /// Ends after the root's terminal. The wire's `gap` stands in for what is no longer retained.
+    #[must_use]
+    pub fn subscribe(self: &Arc<Self>, from: From) -> Subscription {
+        let mut log = self.lock();
+        log.subscriptions += 1;
+        let (cursor, snapshot_first) = match from {
+            From::Start => (0, false),
+            From::Seq(seq) => (seq, false),
+            From::Now => (log.next_seq(), log.next_seq() > 0),
+        };
+        let id = log.subscriptions;
+        drop(log);
+        Subscription::new(Arc::clone(self), id, cursor, snapshot_first)
+    }
+
+    /// The tree after the latest message.
+    #[must_use]
+    pub fn snapshot(&self) -> RunTree {
+        self.tree_before(Seq::MAX)
+    }
+
+    /// The tree of everything before `seq`, as far as there are messages. Folded outside the lock.
+    pub(super) fn tree_before(&self, seq: Seq) -> RunTree {
+        let base = Arc::clone(&self.lock().base);
+        let mut tree = RunTree::clone(&base);
+        drop(base);
+        let mut batch = VecDeque::new();
+        loop {
+            match self.read(tree.next_seq(), &mut batch, None) {
+                Read::Messages => {}
+                Read::Gap(gap) => tree.clone_from(&gap.snapshot),
+                Read::Pending | Read::Ended => return tree,
+            }
+            while let Some(message) = batch.pop_front() {
+                if message.nesting().is_none_or(|nesting| nesting.seq >= seq) {
+                    return tree;
+                }
+                tree.apply_message(&message);
+            }
+        }
+    }
+
+    /// Fills `batch` with messages from `cursor` on. If there is none, leaves the waker of subscription `waiter`.
+    pub(super) fn read(
+        &self,
+        cursor: Seq,
+        batch: &mut VecDeque<ProcessingMessage>,
+        waiter: Option<(u64, &Waker)>,
+    ) -> Read {
+        let mut log = self.lock();
+        if cursor < log.first_seq {
+            let snapshot = Arc::clone(&log.base);
+            return Read::Gap(Gap { from_seq: cursor, to_seq: log.first_seq - 1, snapshot });
+        }
+        let skip = usize::try_from(cursor - log.first_seq).unwrap_or(usize::MAX);
+        batch.extend(log.retained.iter().skip(skip).take(super::subscription::BATCH).cloned());
+        if !batch.is_empty() {
+            return Read::Messages;
+        }
+        if log.ended {
+            return Read::Ended;
+        }
+        if let Some((id, waker)) = waiter {
+            match log.waiting.iter_mut().find(|(waiting, _)| *waiting == id) {
+                Some((_, old)) => old.clone_from(waker),
+                None => log.waiting.push((id, waker.clone())),
+            }
+        }
+        Read::Pending
+    }
+
+    pub(super) fn forget(&self, id: u64) {
+        self.lock().waiting.retain(|(waiting, _)| *waiting != id);
+    }
+
+    /// The `seq` that comes next.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.lock().next_seq()
+    }
+
+    /// Whether the root's terminal is in the log.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.lock().ended
+    }
+}
+
+/// What a read found.
+pub(super) enum Read {
+    Messages,
+    Gap(Gap),
+    Pending,
+    Ended,
+}
+
+/// The subscribers that an append has something for. Dropping it wakes them.
+#[must_use = "dropped inside a lock, it wakes those who need the lock"]
+#[derive(Debug, Default)]
+pub(crate) struct Wakers(Vec<(u64, Waker)>);
+
+impl Drop for Wakers {
+    fn drop(&mut self) {
+        for (_, waker) in self.0.drain(..) {
+            waker.wake();
+        }
+    }
+}

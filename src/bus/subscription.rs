@@ -1,0 +1,106 @@
+//! One reader's position in the log.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+
+use super::log::{EventBus, Read};
+use crate::id::Seq;
+use crate::message::ProcessingMessage;
+use crate::tree::{Delivery, Gap};
+
+/// Messages copied under one lock: enough to make the lock's cost vanish, few enough to hold it for a microsecond.
+pub(super) const BATCH: usize = 64;
+
+/// Where a subscription begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// At the first message. What is no longer retained comes as a gap.
+    Start,
+    /// At the next message; what was before comes as one gap, so that the tree is whole.
+    Now,
+    /// At this message: one more than the last one that was received. Without a snapshot of what was before.
+    Seq(Seq),
+}
+
+/// A stream of deliveries, from one position on.
+///
+/// # Cancel safety
+///
+/// `next` loses nothing when dropped. Dropping the subscription changes nothing for anybody else.
+///
+/// # Backpressure
+///
+/// None: a subscription that is not read costs the run nothing and falls off the retained window in time.
+#[derive(Debug)]
+pub struct Subscription {
+    bus: Arc<EventBus>,
+    id: u64,
+    cursor: Seq,
+    batch: VecDeque<ProcessingMessage>,
+    snapshot_first: bool,
+}
+
+impl Subscription {
+    pub(super) fn new(bus: Arc<EventBus>, id: u64, cursor: Seq, snapshot_first: bool) -> Self {
+        Self { bus, id, cursor, batch: VecDeque::new(), snapshot_first }
+    }
+
+    /// The `seq` of the message that comes next.
+    #[must_use]
+    pub fn cursor(&self) -> Seq {
+        self.cursor
+    }
+
+    /// The next message of those that were already copied from the log: without its lock, and none if there is none.
+    pub(crate) fn buffered(&mut self) -> Option<Delivery> {
+        let message = self.batch.pop_front()?;
+        self.cursor += 1;
+        Some(Delivery::Message(message))
+    }
+
+    /// What is there now, without waiting.
+    pub fn try_next(&mut self) -> Option<Delivery> {
+        match self.advance(None) {
+            Poll::Ready(delivery) => delivery,
+            Poll::Pending => None,
+        }
+    }
+
+    fn advance(&mut self, waker: Option<&std::task::Waker>) -> Poll<Option<Delivery>> {
+        if std::mem::take(&mut self.snapshot_first) {
+            let snapshot = Arc::new(self.bus.tree_before(self.cursor));
+            return Poll::Ready(Some(Delivery::Gap(Gap { from_seq: 0, to_seq: self.cursor - 1, snapshot })));
+        }
+        if self.batch.is_empty() {
+            match self.bus.read(self.cursor, &mut self.batch, waker.map(|waker| (self.id, waker))) {
+                Read::Messages => {}
+                Read::Gap(gap) => {
+                    self.cursor = gap.to_seq + 1;
+                    return Poll::Ready(Some(Delivery::Gap(gap)));
+                }
+                Read::Pending => return Poll::Pending,
+                Read::Ended => return Poll::Ready(None),
+            }
+        }
+        self.cursor += 1;
+        Poll::Ready(self.batch.pop_front().map(Delivery::Message))
+    }
+}
+
+impl Stream for Subscription {
+    type Item = Delivery;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        self.get_mut().advance(Some(cx.waker()))
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.bus.forget(self.id);
+    }
+}

@@ -1,0 +1,14 @@
+//! Who runs, where in the tree, and with which rights: the state that a tree shares, and the choke point through which every
+//! run comes into being.
+
+mod record;
+mod relayed;
+mod root;
+mod run;
+mod spec;
+mod work;
+
+pub(crate) use record::{RunRecord, RunState};
+pub use root::{BackgroundPolicy, Root, RootBuilder};
+pub use run::{GraceHold, RunContext, enter_subagent_depth};
+pub use spec::{EnterError, Entered, RunSpec};

@@ -1,0 +1,180 @@
+//! What the core knows of one live run: shared by its pipe, its context, and whoever cancels it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::relayed::Relayed;
+use super::root::Root;
+use super::work::Work;
+use crate::budget::RunLimits;
+use crate::cancel::CancelToken;
+use crate::id::Seq;
+use crate::message::{Origin, RunStarted, Scope, Timestamp};
+use crate::outcome::{LimitKind, Usage};
+use crate::tree::RunWatch;
+
+/// How much text a run's partial result keeps, in bytes.
+const PARTIAL_BYTES: usize = 64 * 1024;
+
+/// One run, from `enter` to its terminal.
+pub(crate) struct RunRecord {
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) started: Arc<RunStarted>,
+    pub(crate) root: Root,
+    pub(crate) parent: Option<Arc<RunRecord>>,
+    pub(crate) token: CancelToken,
+    pub(crate) limits: RunLimits,
+    /// Taken before the bus's lock, never after it: so `run_seq` rises with `seq`. Wakers are woken after both are free.
+    state: Mutex<RunState>,
+    live_foreground: AtomicUsize,
+    live_background: AtomicUsize,
+    /// Operations of this run and its descendants that may end in their own time after a cancel.
+    grace_holds: AtomicUsize,
+    next_call: AtomicU32,
+    pub(crate) work: Work,
+}
+
+/// The part of a run that its messages change.
+#[derive(Debug, Default)]
+pub(crate) struct RunState {
+    pub(crate) watch: RunWatch,
+    pub(crate) next_run_seq: Seq,
+    pub(crate) first_time: Timestamp,
+    pub(crate) last_time: Timestamp,
+    pub(crate) closed: bool,
+    pub(crate) late: u64,
+    /// What the turn that is under way used so far; charged when it finishes, or when the run does.
+    pub(crate) turn_usage: Usage,
+    pub(crate) children_usage: Usage,
+    /// The limit that was gone over: the run is stopped before it begins anything new.
+    pub(crate) over: Option<LimitKind>,
+    pub(crate) relayed: Relayed,
+    text: String,
+    text_is_old: bool,
+}
+
+impl RunState {
+    /// Notes text for the partial result: the latest turn that said something.
+    pub(crate) fn note_text(&mut self, piece: &str) {
+        if std::mem::take(&mut self.text_is_old) {
+            self.text.clear();
+        }
+        let room = piece.floor_char_boundary(PARTIAL_BYTES.saturating_sub(self.text.len()));
+        self.text.push_str(piece.get(..room).unwrap_or_default());
+    }
+
+    /// A turn is over: text that comes now begins anew.
+    pub(crate) fn end_turn(&mut self) {
+        self.text_is_old = true;
+    }
+
+    /// The partial result.
+    pub(crate) fn take_text(&mut self) -> Option<Value> {
+        let text = std::mem::take(&mut self.text);
+        (!text.is_empty()).then_some(Value::String(text))
+    }
+}
+
+impl RunRecord {
+    pub(crate) fn new(
+        origin: Origin,
+        started: RunStarted,
+        root: Root,
+        parent: Option<Arc<Self>>,
+        token: CancelToken,
+        limits: RunLimits,
+    ) -> Self {
+        Self {
+            origin: Arc::new(origin),
+            started: Arc::new(started),
+            root,
+            parent,
+            token,
+            limits,
+            state: Mutex::default(),
+            live_foreground: AtomicUsize::new(0),
+            live_background: AtomicUsize::new(0),
+            grace_holds: AtomicUsize::new(0),
+            next_call: AtomicU32::new(0),
+            work: Work::default(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.started.scope
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// The run itself, its parent, and so on to the root.
+    pub(crate) fn lineage(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::successors(Some(self), |record| record.parent.as_ref())
+    }
+
+    /// The counter of the parent's live children that this run is in.
+    fn siblings(&self) -> Option<&AtomicUsize> {
+        let parent = self.parent.as_ref()?;
+        Some(match self.scope() {
+            Scope::Foreground => &parent.live_foreground,
+            Scope::Background => &parent.live_background,
+        })
+    }
+
+    pub(crate) fn count_birth(&self) {
+        if let Some(siblings) = self.siblings() {
+            siblings.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn count_end(&self) {
+        if let Some(siblings) = self.siblings() {
+            siblings.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn live_foreground(&self) -> usize {
+        self.live_foreground.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn live_children(&self) -> usize {
+        self.live_foreground() + self.live_background.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mint_call_index(&self) -> u32 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn grace_holds(&self) -> usize {
+        self.grace_holds.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn add_grace_hold(self: &Arc<Self>) {
+        for record in self.lineage() {
+            record.grace_holds.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn drop_grace_hold(self: &Arc<Self>) {
+        for record in self.lineage() {
+            record.grace_holds.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl fmt::Debug for RunRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunRecord")
+            .field("origin", &self.origin)
+            .field("title", &self.started.title)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs of this tree that another process drives, as far as their messages come through here.
+
+use std::sync::Arc;
+
+use crate::id::RunId;
+use crate::message::{FinalCounters, MessageBody, Nesting, Origin, RunFinished, Timestamp};
+use crate::outcome::{FailureKind, SubAgentOutcome, Usage};
+use crate::tree::RunWatch;
+
+/// The runs whose messages a producer relays, in the order of their births.
+#[derive(Debug, Default)]
+pub(crate) struct Relayed(Vec<Run>);
+
+#[derive(Debug)]
+struct Run {
+    origin: Arc<Origin>,
+    next_run_seq: u64,
+    watch: RunWatch,
+    first_time: Timestamp,
+    finished: bool,
+}
+
+impl Relayed {
+    fn find(&mut self, run_id: &RunId) -> Option<&mut Run> {
+        self.0.iter_mut().rev().find(|run| run.origin.run_id == *run_id)
+    }
+
+    /// Notes a message that comes through `relay`. False if it does not continue the story of its run.
+    pub(crate) fn accept(&mut self, relay: &Origin, body: &MessageBody, nesting: &Nesting) -> bool {
+        let origin = &nesting.origin;
+        if let Some(run) = self.find(&origin.run_id) {
+            let fits = !run.finished
+                && run.origin == *origin
+                && run.next_run_seq == nesting.run_seq
+                && !matches!(body, MessageBody::RunStarted(_))
+                && run.watch.observe(body, nesting.time).is_ok();
+            if fits {
+                run.next_run_seq += 1;
+                run.finished = matches!(body, MessageBody::RunFinished(_));
+            }
+            return fits;
+        }
+        let parent_depth = match &origin.parent_run_id {
+            Some(parent) if *parent == relay.run_id => Some(relay.subtask_depth),
+            Some(parent) => self.find(parent).filter(|run| !run.finished).map(|run| run.origin.subtask_depth),
+            None => None,
+        };
+        let fits = matches!(body, MessageBody::RunStarted(_))
+            && nesting.run_seq == 0
+            && parent_depth.is_some_and(|depth| depth + 1 == origin.subtask_depth);
+        if fits {
+            let (origin, first_time) = (Arc::clone(origin), nesting.time);
+            self.0.push(Run {
+                origin,
+                next_run_seq: 1,
+                watch: RunWatch::default(),
+                first_time,
+                finished: false,
+            });
+        }
+        fits
+    }
+
+    /// The messages that end the runs whose terminal never came, youngest first, and what those runs used.
+    pub(crate) fn close(&mut self, now: Timestamp) -> (Vec<(MessageBody, Nesting)>, Usage) {
+        let (mut closing, mut usage) = (Vec::new(), Usage::default());
+        for run in self.0.iter_mut().rev().filter(|run| !run.finished) {
+            let text = "the connection to this run was lost before its terminal came";
+            let mut bodies = run.watch.close("lost", text, now);
+            let counters = FinalCounters {
+                usage: run.watch.usage,
+                subtree_usage: run.watch.usage,
+                turns: run.watch.turns,
+                tool_calls: run.watch.tool_calls,
+                duration_ms: u64::try_from(now.since(run.first_time).as_millis()).unwrap_or(u64::MAX),
+                late: 0,
+            };
+            usage.add(&counters.usage);
+            bodies.push(
+                RunFinished::new(SubAgentOutcome::failed(FailureKind::Vanished, text), counters).into(),
+            );
+            for body in bodies {
+                let nesting =
+                    Nesting { origin: Arc::clone(&run.origin), seq: 0, run_seq: run.next_run_seq, time: now };
+                run.next_run_seq += 1;
+                closing.push((body, nesting));
+            }
+            run.finished = true;
+        }
+        (closing, usage)
+    }
+}

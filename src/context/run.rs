@@ -1,0 +1,221 @@
+//! The context of one run: what its producer may ask and do.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use super::record::RunRecord;
+use super::root::{Root, started};
+use super::spec::{EnterError, Entered, RunSpec};
+use crate::budget::{Refusal, RefusalKind, RunLimits, WhenFull};
+use crate::cancel::{CancelToken, Cancelled};
+use crate::id::RunId;
+use crate::message::{Origin, Scope};
+use crate::outcome::{LimitKind, Usage};
+
+/// The context of one run. Cheap to clone; clones are the same run.
+#[derive(Debug, Clone)]
+pub struct RunContext(Arc<RunRecord>);
+
+impl RunContext {
+    pub(crate) fn of(record: Arc<RunRecord>) -> Self {
+        Self(record)
+    }
+
+    pub(crate) fn record(&self) -> &Arc<RunRecord> {
+        &self.0
+    }
+
+    /// The tree.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.0.root
+    }
+
+    /// Where the run stands.
+    #[must_use]
+    pub fn origin(&self) -> &Arc<Origin> {
+        &self.0.origin
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn run_id(&self) -> &RunId {
+        &self.0.origin.run_id
+    }
+
+    /// 0 at the root.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.0.origin.subtask_depth
+    }
+
+    /// The agent's name.
+    #[must_use]
+    pub fn agent(&self) -> &Arc<str> {
+        &self.0.started.agent
+    }
+
+    /// The run's title.
+    #[must_use]
+    pub fn title(&self) -> &Arc<str> {
+        &self.0.started.title
+    }
+
+    /// What the run may use.
+    #[must_use]
+    pub fn limits(&self) -> &RunLimits {
+        &self.0.limits
+    }
+
+    /// The run's cancellation.
+    #[must_use]
+    pub fn token(&self) -> &CancelToken {
+        &self.0.token
+    }
+
+    /// Waits for `work` or for the run's cancel: see [`CancelToken::or_cancel`].
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`], and `work` is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of `work`.
+    pub async fn or_cancel<F: Future>(&self, work: F) -> Result<F::Output, Cancelled> {
+        self.0.token.or_cancel(work).await
+    }
+
+    /// The index of the run's next tool call: the key that `tool_call_update` and its result carry.
+    #[must_use]
+    pub fn mint_call_index(&self) -> u32 {
+        self.0.mint_call_index()
+    }
+
+    /// Reports what the turn under way used so far: cumulative, replaces earlier reports of the turn. It counts even if the run
+    /// ends before the turn does; the turn's `turn_finished` replaces it.
+    pub fn report_turn_usage(&self, usage: Usage) {
+        self.0.lock().turn_usage = usage;
+    }
+
+    /// The limit of the run or the tree that is used up, if one is: then nothing new may begin.
+    #[must_use]
+    pub fn exhausted(&self) -> Option<LimitKind> {
+        self.0.lock().over.or_else(|| self.0.root.ledger().exhausted())
+    }
+
+    /// Whether a child could be allowed at all as far as depth goes; where not, spawn tools are not offered.
+    #[must_use]
+    pub fn may_nest(&self) -> bool {
+        self.0.root.ledger().limits().depth.allows(self.depth().saturating_add(1))
+    }
+
+    /// The one way in which a child comes into being: cancellation, depth, budget, total, identity, and limits that only narrow.
+    ///
+    /// # Errors
+    ///
+    /// [`EnterError::Refused`] with the limit that refuses, [`EnterError::Cancelled`] if this run is cancelled.
+    pub fn enter(&self, spec: RunSpec) -> Result<Entered, EnterError> {
+        if let Some(cancelled) = self.0.token.cancelled() {
+            return Err(cancelled.into());
+        }
+        let depth = enter_subagent_depth(self, &spec.noun)?;
+        let ledger = self.0.root.ledger();
+        let reservation = ledger.reserve(&spec.noun)?;
+        if ledger.limits().when_full == WhenFull::Refuse && ledger.free_permits() == Some(0) {
+            // A parent that will wait for this child gives its own permit to it.
+            let inherits = spec.scope == Scope::Foreground && self.0.work.holds_permit();
+            if !inherits {
+                let max = f64::from(ledger.limits().live.bound().unwrap_or(0));
+                return Err(
+                    Refusal { kind: RefusalKind::Live, have: max, max, noun: spec.noun.to_string() }.into()
+                );
+            }
+        }
+        let root = self.0.root.clone();
+        let origin = Origin {
+            root_run_id: root.run_id().clone(),
+            run_id: root.mint(),
+            parent_run_id: Some(self.run_id().clone()),
+            parent_tool_call_id: spec.tool_call_id.clone(),
+            subtask_depth: depth,
+        };
+        let limits = self.0.limits.narrowed_by(&spec.limits);
+        let (token, parent) = (self.0.token.child(), Some(Arc::clone(&self.0)));
+        let record = RunRecord::new(origin, started(spec), root, parent, token, limits);
+        Ok(Entered { record: Arc::new(record), reservation })
+    }
+
+    /// Says that an operation of this run may take the grace period to end after a cancel, because dropping it would not end it
+    /// or would leave something half done. Without one, a cancelled run is dropped at once.
+    #[must_use]
+    pub fn hold_grace(&self) -> GraceHold {
+        self.0.add_grace_hold();
+        GraceHold(Arc::clone(&self.0))
+    }
+
+    /// Runs blocking work on a thread of its own. A cancel waits for it for the grace period; after that the run settles without
+    /// it, and what it returns is discarded and counted as late.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] if the run was cancelled before the work began.
+    ///
+    /// # Panics
+    ///
+    /// Goes on with the work's own panic, which the run's pipe turns into a failure.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it abandons the work, which goes on to its end unseen.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cancelled> {
+        if let Some(cancelled) = self.0.token.cancelled() {
+            return Err(cancelled);
+        }
+        let hold = self.hold_grace();
+        let (deliver, result) = tokio::sync::oneshot::channel();
+        let root = self.0.root.clone();
+        tokio::task::spawn_blocking(move || {
+            let output = catch_unwind(AssertUnwindSafe(work));
+            if deliver.send(output).is_err() {
+                root.count_late(1);
+            }
+        });
+        let output = result.await;
+        drop(hold);
+        match output {
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(panic)) => resume_unwind(panic),
+            // The runtime is shutting down and drops its blocking work.
+            Err(_) => Err(Cancelled { by: crate::outcome::CancelledBy::Shutdown }),
+        }
+    }
+}
+
+/// The gate of depth: the depth that a child would have.
+///
+/// # Errors
+///
+/// The standard refusal, which says `noun`, if it would be too deep.
+pub fn enter_subagent_depth(cx: &RunContext, noun: &str) -> Result<u32, Refusal> {
+    let depth = cx.depth().saturating_add(1);
+    let limit = cx.root().ledger().limits().depth;
+    if limit.allows(depth) {
+        return Ok(depth);
+    }
+    let max = f64::from(limit.bound().unwrap_or(u32::MAX));
+    Err(Refusal { kind: RefusalKind::Depth, have: f64::from(cx.depth()), max, noun: noun.to_owned() })
+}
+
+/// While it lives, a cancel of its run waits for the grace period. See [`RunContext::hold_grace`].
+#[derive(Debug)]
+pub struct GraceHold(Arc<RunRecord>);
+
+impl Drop for GraceHold {
+    fn drop(&mut self) {
+        self.0.drop_grace_hold();
+    }
+}

@@ -1,0 +1,81 @@
+//! How a run ends: synchronously, since appending never waits. So it works in a drop, during a panic, and from outside.
+
+use std::sync::Arc;
+
+use super::say::append;
+use crate::bus::Wakers;
+use crate::context::RunRecord;
+use crate::message::{FinalCounters, MessageBody, RunFinished};
+use crate::outcome::{CancelledBy, SubAgentOutcome};
+
+/// Settles a run: closes what it has open, appends its terminal, gives back what it holds. The first call wins; later ones
+/// change nothing. Returns the outcome as it is in the log if this call was the first, and gives back the one that came too
+/// late otherwise.
+pub(super) fn close(
+    record: &Arc<RunRecord>,
+    outcome: SubAgentOutcome,
+) -> Result<SubAgentOutcome, SubAgentOutcome> {
+    let mut state = record.lock();
+    if state.closed {
+        return Err(outcome);
+    }
+    let now = record.root.clock().now();
+    let mut wakers: Vec<Wakers> = Vec::new();
+    let (lost, lost_usage) = state.relayed.close(now);
+    wakers.extend(lost.into_iter().map(|(body, nesting)| record.root.bus().append_stamped(body, nesting)));
+    state.children_usage.add(&lost_usage);
+    let (code, message) = match &outcome {
+        SubAgentOutcome::Completed { .. } => ("no_result", "the run ended before this call did"),
+        SubAgentOutcome::Stopped { .. } => ("stopped", "the run was stopped before this call ended"),
+        SubAgentOutcome::Cancelled { .. } => ("cancelled", "the run was cancelled before this call ended"),
+        SubAgentOutcome::Failed { .. } => ("aborted", "the run failed before this call ended"),
+    };
+    for body in state.watch.close(code, message, now) {
+        wakers.push(append(record, &mut state, body));
+    }
+    let in_flight = std::mem::take(&mut state.turn_usage);
+    record.root.ledger().charge(&in_flight);
+    let usage = state.watch.usage.plus(&in_flight);
+    let subtree_usage = usage.plus(&state.children_usage);
+    let text = state.take_text();
+    let outcome = outcome.with_partial(text);
+    let counters = FinalCounters {
+        usage,
+        subtree_usage,
+        turns: state.watch.turns,
+        tool_calls: state.watch.tool_calls,
+        duration_ms: u64::try_from(now.since(state.first_time).as_millis()).unwrap_or(u64::MAX),
+        late: state.late,
+    };
+    // Before the append: from here on the log has this run's last word, and a message that comes meanwhile is late.
+    state.closed = true;
+    let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
+    wakers.push(append(record, &mut state, terminal));
+    drop(state);
+    if let Some(parent) = &record.parent {
+        let mut parent = parent.lock();
+        parent.children_usage.add(&subtree_usage);
+        parent.last_time = parent.last_time.max(now);
+    }
+    // The account of the parent is complete before it can see that it has no more live children.
+    record.count_end();
+    record.work.end();
+    record.root.live().remove(&record.origin.run_id);
+    record.root.ended().notify_waiters();
+    drop(wakers);
+    Ok(outcome)
+}
+
+/// Ends all live runs below `top` without waiting for them, deepest first: for those that some other task still drives.
+pub(super) fn close_below(top: &Arc<RunRecord>, forced: bool) {
+    if top.live_children() == 0 {
+        return;
+    }
+    for run in top.root.live_subtree(top) {
+        if !Arc::ptr_eq(&run, top) {
+            run.token.cancel(CancelledBy::Parent);
+            let by = run.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
+            let _ = close(&run, SubAgentOutcome::Cancelled { by, forced, partial: None });
+        }
+    }
+}

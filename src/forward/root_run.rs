@@ -1,0 +1,111 @@
+//! A root's run as its host sees it: one stream of the whole tree's messages, and one outcome.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use pin_project::pin_project;
+
+use super::pipe::{Forward, forward_subagent_stream};
+use crate::bus::{From, Subscription};
+use crate::context::{Root, RunContext, RunSpec};
+use crate::outcome::{FailureKind, SubAgentOutcome};
+use crate::stream::SubAgentStream;
+use crate::tree::Delivery;
+
+impl Root {
+    /// Runs a producer as the root of this tree. The stream yields the messages of all runs and drives them; once it has ended,
+    /// [`RootRun::outcome`] is there.
+    ///
+    /// A root runs once: a second call gives a stream that is over, with a failed outcome.
+    pub fn run(&self, spec: RunSpec, producer: impl FnOnce(RunContext) -> SubAgentStream) -> RootRun {
+        match self.enter(spec) {
+            Ok(entered) => {
+                let stream =
+                    SubAgentStream::build(|| Ok::<_, std::convert::Infallible>(producer(entered.context())));
+                RootRun {
+                    pipe: Some(forward_subagent_stream(stream, entered)),
+                    events: Some(self.subscribe(From::Start)),
+                    outcome: None,
+                }
+            }
+            Err(refusal) => {
+                let text = refusal.to_value().to_string();
+                let outcome = Some(SubAgentOutcome::failed(FailureKind::Refused, text));
+                RootRun { pipe: None, events: None, outcome }
+            }
+        }
+    }
+}
+
+/// The stream of [`Root::run`].
+///
+/// # Cancel safety
+///
+/// Dropping it cancels the tree: every run gets its terminal in the log.
+#[must_use = "a run does nothing until it is polled"]
+#[pin_project]
+pub struct RootRun {
+    #[pin]
+    pipe: Option<Forward>,
+    events: Option<Subscription>,
+    outcome: Option<SubAgentOutcome>,
+}
+
+impl RootRun {
+    /// The outcome; none before the run has settled.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&SubAgentOutcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Runs to the end without looking at the messages: the blocking call is the stream, drained.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels the tree.
+    pub async fn settle(mut self) -> SubAgentOutcome {
+        self.events = None;
+        let mut this = Box::pin(self);
+        std::future::poll_fn(|cx| this.as_mut().poll_pipe(cx)).await
+    }
+
+    fn poll_pipe(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<SubAgentOutcome> {
+        let mut this = self.project();
+        if let Some(pipe) = this.pipe.as_mut().as_pin_mut()
+            && let Poll::Ready(outcome) = pipe.poll(cx)
+        {
+            this.pipe.set(None);
+            *this.outcome = Some(outcome);
+        }
+        this.outcome.clone().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Stream for RootRun {
+    type Item = Delivery;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        // What was read already goes out first: so a burst is delivered before the next one is made.
+        if let Some(events) = self.as_mut().project().events
+            && let Some(delivery) = events.buffered()
+        {
+            return Poll::Ready(Some(delivery));
+        }
+        let settled = self.outcome.is_some() || self.as_mut().poll_pipe(cx).is_ready();
+        match self.as_mut().project().events {
+            Some(events) => match Pin::new(events).poll_next(cx) {
+                Poll::Pending if settled => Poll::Ready(None),
+                polled => polled,
+            },
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+impl fmt::Debug for RootRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RootRun").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}

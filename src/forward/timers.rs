@@ -1,0 +1,45 @@
+//! The two clocks of a run that has limits on its time.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::say::last_activity;
+use crate::budget::RunLimits;
+use crate::context::RunRecord;
+use crate::outcome::LimitKind;
+
+pub(super) struct Timers {
+    wall: Option<Pin<Box<Sleep>>>,
+    idle: Option<(Duration, Pin<Box<Sleep>>)>,
+}
+
+impl Timers {
+    pub(super) fn of(limits: &RunLimits) -> Option<Box<Self>> {
+        let wall = limits.wall.bound().map(|wall| Box::pin(sleep(wall)));
+        let idle = limits.idle.bound().map(|idle| (idle, Box::pin(sleep(idle))));
+        (wall.is_some() || idle.is_some()).then(|| Box::new(Self { wall, idle }))
+    }
+
+    /// Which time is over, if one is.
+    pub(super) fn poll(&mut self, record: &Arc<RunRecord>, cx: &mut Context<'_>) -> Option<LimitKind> {
+        if let Some(wall) = &mut self.wall
+            && wall.as_mut().poll(cx).is_ready()
+        {
+            return Some(LimitKind::Wall);
+        }
+        let (limit, timer) = self.idle.as_mut()?;
+        // The timer runs from the last look, not from the last message: so a message costs nothing.
+        while timer.as_mut().poll(cx) == Poll::Ready(()) {
+            let silent = record.root.clock().now().since(last_activity(record));
+            let Some(left) = limit.checked_sub(silent).filter(|left| !left.is_zero()) else {
+                return Some(LimitKind::Idle);
+            };
+            timer.as_mut().reset(Instant::now() + left);
+        }
+        None
+    }
+}

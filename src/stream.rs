@@ -1,0 +1,378 @@
+//! The shape that makes a sub-agent: a stream of messages that settles into one outcome.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use futures::stream::FusedStream;
+use futures::{Stream, StreamExt};
+use pin_project::pin_project;
+
+use crate::message::{MessageBody, ProcessingMessage};
+use crate::outcome::{FailureKind, StepReport, SubAgentOutcome, settle_step_result};
+
+/// A sub-agent at work: yields its messages, then ends with one outcome.
+///
+/// Any producer of this shape is a sub-agent. Write one with [`SubAgentStream::generate`], or wrap a stream of messages with
+/// [`SubAgentStream::from_stream`].
+///
+/// # Cancel safety
+///
+/// Cold: nothing happens before the first poll. Dropping it at any point cancels it, with everything that it started inside
+/// its own future.
+///
+/// # Examples
+///
+/// ```
+/// use anabranch::{Chunk, SubAgentOutcome, SubAgentStream};
+///
+/// # tokio_test::block_on(async {
+/// let stream = SubAgentStream::generate(|emit| async move {
+///     emit.send(Chunk::text("hello")).await;
+///     SubAgentOutcome::completed("done")
+/// });
+/// assert!(stream.settle().await.is_ok());
+/// # });
+/// ```
+#[must_use = "a sub-agent does nothing until it is polled"]
+pub struct SubAgentStream {
+    producer: Option<Pin<Box<dyn Producer>>>,
+    declared: Option<SubAgentOutcome>,
+    step_settlement: Option<SubAgentOutcome>,
+    has_schema: bool,
+}
+
+/// What a stream is made of: messages, then perhaps an outcome.
+trait Producer: Send {
+    fn poll_step(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step>;
+}
+
+enum Step {
+    Message(ProcessingMessage),
+    End(Option<SubAgentOutcome>),
+}
+
+impl SubAgentStream {
+    /// A sub-agent from one async block: emit messages, await whatever it needs, return the outcome.
+    ///
+    /// Each `emit.send(…).await` returns when the message was taken, so what comes after it in the block happens after the
+    /// message is in the log.
+    pub fn generate<F, Fut, O>(author: F) -> Self
+    where
+        F: FnOnce(Emitter) -> Fut,
+        Fut: Future<Output = O> + Send + 'static,
+        O: Into<SubAgentOutcome>,
+    {
+        let slot = Arc::new(Slot::default());
+        let work = author(Emitter { slot: Arc::clone(&slot) });
+        Self::of(Generator { slot, driver: None, work, ended: None })
+    }
+
+    /// A sub-agent from a stream of messages. It settles by its last `step_result` that settles; without one it has
+    /// vanished, which is a failure.
+    pub fn from_stream(stream: impl Stream<Item = ProcessingMessage> + Send + 'static) -> Self {
+        Self::of(Plain { stream })
+    }
+
+    /// A sub-agent that has already settled.
+    pub fn settled(outcome: SubAgentOutcome) -> Self {
+        Self { producer: None, declared: Some(outcome), step_settlement: None, has_schema: false }
+    }
+
+    /// Builds a sub-agent; a builder that fails or panics gives one that settles as failed.
+    pub fn build<E: fmt::Display>(builder: impl FnOnce() -> Result<Self, E>) -> Self {
+        let failed = |text: String| Self::settled(SubAgentOutcome::failed(FailureKind::Construction, text));
+        match catch_unwind(AssertUnwindSafe(builder)) {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => failed(format!("the sub-agent could not be built: {error}")),
+            Err(panic) => failed(format!("building the sub-agent panicked: {}", panic_text(&*panic))),
+        }
+    }
+
+    fn of(producer: impl Producer + 'static) -> Self {
+        Self { producer: Some(Box::pin(producer)), declared: None, step_settlement: None, has_schema: false }
+    }
+
+    /// Says that a schema was asked for: then a step result with an `error` key is an ordinary value.
+    pub fn with_schema(mut self) -> Self {
+        self.has_schema = true;
+        self
+    }
+
+    /// The outcome; none before the stream has ended.
+    ///
+    /// An outcome that the producer declares counts; otherwise its last `step_result` that settles; otherwise it has vanished.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&SubAgentOutcome> {
+        if self.producer.is_some() { None } else { self.declared.as_ref() }
+    }
+
+    /// Drains the messages and returns the outcome.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels the sub-agent.
+    pub async fn settle(mut self) -> SubAgentOutcome {
+        while self.next().await.is_some() {}
+        self.into_outcome()
+    }
+
+    /// The outcome of a stream that has ended; of one that has not, what its end would be if it came now.
+    pub(crate) fn into_outcome(mut self) -> SubAgentOutcome {
+        self.end(None);
+        self.declared.unwrap_or_else(vanished)
+    }
+
+    fn end(&mut self, declared: Option<SubAgentOutcome>) {
+        self.producer = None;
+        if self.declared.is_none() {
+            self.declared = Some(declared.or(self.step_settlement.take()).unwrap_or_else(vanished));
+        }
+    }
+}
+
+fn vanished() -> SubAgentOutcome {
+    SubAgentOutcome::failed(FailureKind::Vanished, "the sub-agent ended without an outcome")
+}
+
+impl Stream for SubAgentStream {
+    type Item = ProcessingMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ProcessingMessage>> {
+        let Some(producer) = &mut self.producer else { return Poll::Ready(None) };
+        match ready!(producer.as_mut().poll_step(cx)) {
+            Step::Message(message) => {
+                if let MessageBody::StepResult(step) = message.body() {
+                    let report = StepReport { error: step.error.as_deref(), result: Some(&step.result) };
+                    let settlement = settle_step_result(report, self.has_schema);
+                    // The last one that settles counts; one that does not settle clears nothing.
+                    self.step_settlement = settlement.or(self.step_settlement.take());
+                }
+                Poll::Ready(Some(message))
+            }
+            Step::End(outcome) => {
+                self.end(outcome);
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl FusedStream for SubAgentStream {
+    fn is_terminated(&self) -> bool {
+        self.producer.is_none()
+    }
+}
+
+impl fmt::Debug for SubAgentStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubAgentStream").field("outcome", &self.outcome()).finish_non_exhaustive()
+    }
+}
+
+#[pin_project]
+struct Plain<S> {
+    #[pin]
+    stream: S,
+}
+
+impl<S: Stream<Item = ProcessingMessage> + Send> Producer for Plain<S> {
+    fn poll_step(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
+        self.project().stream.poll_next(cx).map(|item| item.map_or(Step::End(None), Step::Message))
+    }
+}
+
+/// Hands messages from inside a producer to whoever polls it. Clone it for parts that work at the same time.
+#[derive(Debug, Clone)]
+pub struct Emitter {
+    slot: Arc<Slot>,
+}
+
+impl Emitter {
+    /// Emits one message. Resolves when it was taken: in a run under a pipe, when it is in the log.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before its first poll the message was never said; after it, it is said.
+    pub fn send(&self, message: impl Into<ProcessingMessage>) -> Sending<'_> {
+        Sending { slot: &self.slot, message: Some(message.into()), ticket: 0, waiter: None }
+    }
+}
+
+/// A place for one message between the author's block and the stream.
+///
+/// The lock is never contended within one run, and held for a move: the block and the stream are polled by the same task,
+/// except where an author moved parts to tasks of their own.
+#[derive(Debug, Default)]
+struct Slot {
+    state: Mutex<SlotState>,
+    /// How many messages were taken: senders see without the lock whether theirs was.
+    taken: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct SlotState {
+    message: Option<ProcessingMessage>,
+    put: u64,
+    /// The task that polls the stream: a sender polled by it needs no wake-up.
+    driver: Option<Waker>,
+    /// Who put the message, if another waker than the driver's polls it.
+    sender: Option<Waker>,
+    /// Who waits for the place, first come, first served; the numbers rise.
+    waiting: VecDeque<(u64, Waker)>,
+    last_waiter: u64,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<ProcessingMessage> {
+        let mut state = self.lock();
+        let message = state.message.take()?;
+        self.taken.store(state.put, Ordering::Release);
+        let (sender, next) = (state.sender.take(), state.waiting.pop_front());
+        drop(state);
+        sender.into_iter().chain(next.map(|(_, waker)| waker)).for_each(Waker::wake);
+        Some(message)
+    }
+}
+
+impl SlotState {
+    /// Puts a waiter into the queue, or renews its waker where it already stands.
+    fn wait(&mut self, number: &mut Option<u64>, waker: &Waker) {
+        if let Some(place) = number.and_then(|number| self.place_of(number)) {
+            if let Some((_, old)) = self.waiting.get_mut(place) {
+                old.clone_from(waker);
+            }
+            return;
+        }
+        self.last_waiter += 1;
+        *number = Some(self.last_waiter);
+        self.waiting.push_back((self.last_waiter, waker.clone()));
+    }
+
+    fn place_of(&self, number: u64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&number, |(number, _)| *number).ok()
+    }
+}
+
+/// The future of [`Emitter::send`].
+#[must_use = "a message is said only when this is awaited"]
+#[derive(Debug)]
+pub struct Sending<'a> {
+    slot: &'a Slot,
+    message: Option<ProcessingMessage>,
+    ticket: u64,
+    waiter: Option<u64>,
+}
+
+impl Future for Sending<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let was_taken = |ticket: u64| ticket > 0 && this.slot.taken.load(Ordering::Acquire) >= ticket;
+        if was_taken(this.ticket) {
+            return Poll::Ready(());
+        }
+        let mut state = this.slot.lock();
+        let driven = state.driver.as_ref().is_some_and(|driver| driver.will_wake(cx.waker()));
+        if this.message.is_none() {
+            if was_taken(this.ticket) {
+                return Poll::Ready(());
+            }
+            if !driven {
+                state.sender = Some(cx.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        if state.message.is_some() {
+            // Whoever is polled with the stream itself is polled again anyway after the place was emptied.
+            if !driven {
+                state.wait(&mut this.waiter, cx.waker());
+            }
+            return Poll::Pending;
+        }
+        state.message = this.message.take();
+        state.put += 1;
+        this.ticket = state.put;
+        if !driven {
+            state.sender = Some(cx.waker().clone());
+            // The task that polls the stream may be another one than this.
+            if let Some(driver) = &state.driver {
+                driver.wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.waiter.filter(|_| self.message.is_some()) else { return };
+        let mut state = self.slot.lock();
+        match state.place_of(number) {
+            Some(place) => {
+                state.waiting.remove(place);
+            }
+            // It was woken for the place and will not use it: the next one is.
+            None if state.message.is_none() => {
+                let next = state.waiting.pop_front();
+                drop(state);
+                if let Some((_, waker)) = next {
+                    waker.wake();
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+#[pin_project]
+struct Generator<Fut> {
+    slot: Arc<Slot>,
+    driver: Option<Waker>,
+    #[pin]
+    work: Fut,
+    ended: Option<SubAgentOutcome>,
+}
+
+impl<Fut> Producer for Generator<Fut>
+where
+    Fut: Future + Send,
+    Fut::Output: Into<SubAgentOutcome>,
+{
+    fn poll_step(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
+        let this = self.project();
+        if this.driver.as_ref().is_none_or(|driver| !driver.will_wake(cx.waker())) {
+            *this.driver = Some(cx.waker().clone());
+            this.slot.lock().driver = Some(cx.waker().clone());
+        }
+        if this.ended.is_none()
+            && let Poll::Ready(outcome) = this.work.poll(cx)
+        {
+            *this.ended = Some(outcome.into());
+        }
+        if let Some(message) = this.slot.take() {
+            return Poll::Ready(Step::Message(message));
+        }
+        // The outcome is held until every message that was put is out.
+        match this.ended.take() {
+            Some(outcome) => Poll::Ready(Step::End(Some(outcome))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("(no text)").to_owned()
+}
