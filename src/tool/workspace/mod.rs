@@ -1,5 +1,5 @@
-//! The tools that read one directory: `read_file`, `list_directory`, `glob` and `grep`, as
-//! synchronous operations of a [`Workspace`]. Call them on a thread that may block.
+//! The tools that read and change one directory: `read_file`, `list_directory`, `glob`, `grep`, `write_file` and
+//! `edit_file`, as synchronous operations of a [`Workspace`]. Call them on a thread that may block.
 //!
 //! Each operation takes its arguments and `stop`, which it polls for each file and each block of a file: once
 //! `stop` answers true, the operation returns the error `cancelled` and has changed no file.
@@ -27,12 +27,16 @@
 //! | `invalid_path` | empty, has a NUL in it, or is a loop of links |
 //! | `not_found` | nothing is there; similar names are suggested |
 //! | `is_directory`, `not_a_directory`, `not_a_file` | something else is there |
-//! | `unreadable` | the operating system refuses |
-//! | `binary_file` | the file's content does not suit the tool |
+//! | `unreadable`, `unwritable`, `read_only` | the operating system, or the file's permissions, refuse |
+//! | `binary_file`, `invalid_utf8`, `too_large` | the file's content does not suit the tool |
 //! | `offset_past_end` | the file has fewer lines |
 //! | `invalid_pattern` | an empty or malformed regular expression or glob |
+//! | `invalid_arguments` | the arguments contradict themselves |
+//! | `text_not_found`, `text_not_unique`, `no_change` | an edit that cannot be made |
+//! | `changed_meanwhile` | somebody else changed the file during an edit |
 //! | `cancelled` | `stop` said so |
 
+mod edit;
 mod glob;
 mod grep;
 mod list;
@@ -42,13 +46,16 @@ mod root;
 mod stop;
 mod suggest;
 mod walk;
+mod write;
 
 #[cfg(test)]
 mod test_kit;
 
+pub use edit::{EDIT_LIMIT, EditFileArgs};
 pub use glob::{GLOB_RESULTS, GlobArgs};
 pub use grep::{GREP_CONTEXT, GREP_LINE_CHARS, GREP_RESULTS, GrepArgs, SEARCH_LIMIT};
 pub use list::{LIST_ENTRIES, ListDirectoryArgs};
 pub use read::{COUNT_LIMIT, READ_LINE_CHARS, READ_LINES, ReadFileArgs, SEEK_LIMIT};
 pub use report::OUTPUT_LIMIT;
 pub use root::Workspace;
+pub use write::WriteFileArgs;

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata};
@@ -37,6 +37,9 @@ struct Inner {
     /// Absolute, as it was given: models repeat the spelling that they were told.
     given: PathBuf,
     dir: Dir,
+    /// Held while a file is changed: a turn's calls run concurrently, and of two edits of one file the second has to
+    /// see what the first one wrote.
+    changing: Mutex<()>,
 }
 
 impl Workspace {
@@ -61,7 +64,7 @@ impl Workspace {
         let handle = Dir::open_ambient_dir(&root, ambient_authority()).map_err(read_error)?;
         // A directory can be opened without the right to list it: say so now, not in the first tool call.
         handle.entries().map_err(read_error)?;
-        let inner = Inner { root, given, dir: handle };
+        let inner = Inner { root, given, dir: handle, changing: Mutex::new(()) };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -74,6 +77,12 @@ impl Workspace {
     /// The handle that everything is opened through.
     pub(super) fn dir(&self) -> &Dir {
         &self.inner.dir
+    }
+
+    /// The right to change files. A panic of another holder does not matter: the lock guards no data, and a file is
+    /// exchanged whole or not at all.
+    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a path leads, whether or not anything is there. Follows links, and refuses what leaves the workspace.
@@ -246,3 +255,7 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> ToolReply {
 pub(super) fn cannot_read(path: &Path, error: &io::Error) -> String {
     format!("cannot read {}: {error}", shown(path))
 }
+
+#[cfg(test)]
+#[path = "root_tests.rs"]
+mod tests;
