@@ -1,7 +1,30 @@
-//! Tools: what a model may call.
+//! Tools: what a model may call, and how a sub-agent becomes one.
+//!
+//! A plain tool is an async function with a typed argument ([`tool_fn`]); a sub-agent tool declares its surface, its
+//! parameters-to-run translation and its child's toolset ([`SubAgentTool`]). Everything else (validation, policy, caps, panics,
+//! depth, events) is provided.
 
+pub mod chaos;
+mod context;
+mod invoke;
+mod policy;
 mod reply;
+mod runtime;
+mod schema;
+mod sub_agent;
+mod toolset;
+mod traits;
+mod typed;
 #[cfg(feature = "workspace")]
 pub mod workspace;
 
+pub use context::ToolContext;
+pub use invoke::{Invoked, invoke};
+pub use policy::Policy;
 pub use reply::ToolReply;
+pub use runtime::{AgentRuntime, Job, Producer};
+pub use schema::Schema;
+pub use sub_agent::{SubAgentRun, SubAgentTool};
+pub use toolset::Toolset;
+pub use traits::{Access, OnCancel, Tool};
+pub use typed::tool_fn;

@@ -45,6 +45,7 @@ mod report;
 mod root;
 mod stop;
 mod suggest;
+mod tools;
 mod walk;
 mod write;
 

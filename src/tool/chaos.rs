@@ -1,0 +1,201 @@
+//! Tools that misbehave in a known way, for whoever tests an agent, a policy or a UI.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesOrdered;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::context::ToolContext;
+use super::reply::ToolReply;
+use super::runtime::Job;
+use super::toolset::Toolset;
+use super::traits::{Access, OnCancel, Tool};
+use super::typed::{parameters_of, parse_arguments, tool_fn};
+use crate::context::{EnterError, RunSpec};
+use crate::error::Result;
+use crate::forward::forward_subagent_stream;
+use crate::model::ToolSpec;
+use crate::stream::SubAgentStream;
+
+/// The longest that a fault tool sleeps or blocks: an hour.
+const MAX_MS: u64 = 3_600_000;
+/// The largest result that is made: 128 MiB, above every size that a cap was ever reported to fail at.
+const MAX_BYTES: usize = 128 << 20;
+/// The most children that are asked for at once.
+const MAX_CHILDREN: usize = 10_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Millis {
+    /// Milliseconds, at most an hour.
+    ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    /// What the error says.
+    message: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Bytes {
+    /// The size of the result, at most 128 MiB.
+    bytes: usize,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Progress {
+    /// How many messages.
+    n: u32,
+    /// Milliseconds before each.
+    ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Children {
+    /// How many, at most 10,000.
+    count: usize,
+    /// What each is to do.
+    prompt: String,
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms.min(MAX_MS))
+}
+
+/// Adds all fault tools to a set.
+///
+/// # Errors
+///
+/// If the set has a tool of the same name.
+pub fn add_to(tools: &Toolset) -> Result<Toolset> {
+    tools
+        .with(tool_fn("chaos_sleep", "Sleeps; a cancel ends it.", |args: Millis, _| async move {
+            tokio::time::sleep(millis(args.ms)).await;
+            ToolReply::ok(format!("slept {} ms", args.ms))
+        }))?
+        .with(tool_fn("chaos_hang", "Never ends by itself.", |_: Nothing, _| std::future::pending()))?
+        .with(Busy { spec: spec::<Millis>("chaos_busy", "Blocks its thread and ignores a cancel.") })?
+        .with(tool_fn("chaos_error", "Fails.", |args: Message, _| async move {
+            ToolReply::error("chaos_error", args.message)
+        }))?
+        .with(tool_fn("chaos_panic", "Panics.", |_: Nothing, _| async { panic_on_purpose() }))?
+        .with(tool_fn("chaos_big", "Answers with so many bytes.", |args: Bytes, _| async move {
+            ToolReply::ok("x".repeat(args.bytes.min(MAX_BYTES)))
+        }))?
+        .with(tool_fn("chaos_progress", "Reports progress.", |args: Progress, cx: ToolContext| async move {
+            for done in 1..=args.n {
+                tokio::time::sleep(millis(args.ms)).await;
+                cx.progress(format!("{done} of {}", args.n)).await;
+            }
+            ToolReply::ok(format!("reported {} times", args.n))
+        }))?
+        .with(SpawnMany {
+            spec: spec::<Children>("chaos_spawn", "Asks for many foreground children at once."),
+        })
+}
+
+fn spec<A: JsonSchema>(name: &str, description: &str) -> ToolSpec {
+    ToolSpec { name: name.into(), description: description.into(), parameters: parameters_of::<A>() }
+}
+
+#[expect(clippy::panic, reason = "a tool that panics, so that others can be tested against it")]
+fn panic_on_purpose() -> ToolReply {
+    panic!("chaos_panic was called")
+}
+
+struct Busy {
+    spec: ToolSpec,
+}
+
+impl Tool for Busy {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
+        Box::pin(async move {
+            let time = match parse_arguments::<Millis>(args) {
+                Ok(args) => millis(args.ms),
+                Err(reply) => return reply,
+            };
+            // A thread that is busy for real: it neither yields nor looks at the token.
+            let busy = cx.run().blocking(move || {
+                let start = Instant::now();
+                while start.elapsed() < time {
+                    std::hint::spin_loop();
+                }
+            });
+            match busy.await {
+                Ok(()) => ToolReply::ok(format!("was busy for {} ms", time.as_millis())),
+                Err(_) => ToolReply::error("cancelled", "The run was cancelled before the work began."),
+            }
+        })
+    }
+
+    fn on_cancel(&self) -> OnCancel {
+        OnCancel::Grace
+    }
+}
+
+struct SpawnMany {
+    spec: ToolSpec,
+}
+
+impl Tool for SpawnMany {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn access(&self) -> Access {
+        Access::Spawn
+    }
+
+    fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
+        Box::pin(async move {
+            let Children { count, prompt } = match parse_arguments(args) {
+                Ok(args) => args,
+                Err(reply) => return reply,
+            };
+            let runtime = Arc::clone(cx.runtime());
+            let mut children = FuturesOrdered::new();
+            let mut results: Vec<Value> = Vec::new();
+            for number in 0..count.min(MAX_CHILDREN) {
+                let spec = RunSpec::new("chaos", prompt.as_str())
+                    .titled(format!("chaos {number}"))
+                    .called_by(Some(cx.call_id().clone()))
+                    .produced_by(runtime.producer.kind());
+                match cx.run().enter(spec) {
+                    Ok(entered) => {
+                        let job = Job::new(prompt.as_str(), cx.tools().clone(), Arc::clone(&runtime));
+                        let stream = SubAgentStream::build(|| {
+                            Ok::<_, std::convert::Infallible>(
+                                runtime.producer.produce(job, entered.context()),
+                            )
+                        });
+                        children.push_back(forward_subagent_stream(stream, entered));
+                    }
+                    Err(EnterError::Refused(refusal)) => results.push(refusal.to_value()),
+                    Err(EnterError::Cancelled(_)) => break,
+                }
+            }
+            while let Some(outcome) = children.next().await {
+                results.push(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }));
+            }
+            ToolReply::ok(json!({ "children": results }))
+        })
+    }
+}

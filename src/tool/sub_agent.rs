@@ -1,0 +1,273 @@
+//! A sub-agent as a tool: its author says what it is; the gate, the birth, the pipe and the settlement are provided.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::context::ToolContext;
+use super::reply::ToolReply;
+use super::runtime::{Job, Producer};
+use super::toolset::Toolset;
+use super::traits::{Access, Tool};
+use super::typed::{parameters_of, parse_arguments};
+use crate::budget::RunLimits;
+use crate::context::{EnterError, RunSpec, enter_subagent_depth};
+use crate::error::Result;
+use crate::forward::forward_subagent_stream;
+use crate::message::Scope;
+use crate::model::ToolSpec;
+use crate::outcome::SubAgentOutcome;
+use crate::stream::SubAgentStream;
+
+/// A tool that delegates. Implement this and register it with [`Toolset::with_sub_agent`].
+///
+/// # Examples
+///
+/// ```
+/// use anabranch::tool::{SubAgentRun, SubAgentTool, ToolReply, Toolset};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Review {
+///     /// The file to review.
+///     path: String,
+/// }
+///
+/// struct Reviewer;
+///
+/// impl SubAgentTool for Reviewer {
+///     type Params = Review;
+///
+///     fn name(&self) -> &str {
+///         "review"
+///     }
+///
+///     fn description(&self) -> &str {
+///         "Has a file reviewed by a sub-agent that can only read."
+///     }
+///
+///     fn build_run(&self, params: Review) -> Result<SubAgentRun, ToolReply> {
+///         Ok(SubAgentRun::new("review", format!("Review {} and list its defects.", params.path)))
+///     }
+///
+///     fn child_tools(&self, parent: &Toolset) -> Toolset {
+///         parent.only(&["read_file", "grep"])
+///     }
+/// }
+///
+/// let tools = Toolset::new().with_sub_agent(Reviewer)?;
+/// # Ok::<(), anabranch::error::Error>(())
+/// ```
+pub trait SubAgentTool: Send + Sync + 'static {
+    /// What the model passes.
+    type Params: DeserializeOwned + JsonSchema + Send;
+
+    /// The tool's name.
+    fn name(&self) -> &str;
+
+    /// What a model reads of it.
+    fn description(&self) -> &str;
+
+    /// Translates the parameters into a run, or refuses with what the model reads.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, such as `missing_prompt`.
+    fn build_run(&self, params: Self::Params) -> std::result::Result<SubAgentRun, ToolReply>;
+
+    /// Which of the parent's tools the child has.
+    fn child_tools(&self, parent: &Toolset) -> Toolset;
+
+    /// What a refusal calls the run. Default `subtask`.
+    fn noun(&self) -> &str {
+        "subtask"
+    }
+
+    /// What a person reads while it runs. Default: the arguments.
+    fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
+        let _ = args;
+        None
+    }
+
+    /// Whether a child has this tool too, even where its parent's set lacks it. Default no.
+    fn offers_itself(&self) -> bool {
+        false
+    }
+
+    /// What runs the child. Default: the host's producer.
+    fn producer(&self) -> Option<Arc<dyn Producer>> {
+        None
+    }
+}
+
+/// What a sub-agent tool asks for.
+#[derive(Debug, Clone)]
+pub struct SubAgentRun {
+    /// The child's agent name.
+    pub agent: Arc<str>,
+    /// A few words for a person.
+    pub title: Arc<str>,
+    /// The brief: the child sees nothing of the parent's conversation.
+    pub instructions: Arc<str>,
+    /// What stands before the conversation.
+    pub system_prompt: Option<Arc<str>>,
+    /// With one, the result is a value that satisfies it.
+    pub output_schema: Option<Arc<Value>>,
+    /// Model turns; none is the producer's default.
+    pub max_turns: Option<u64>,
+    /// Further limits; the parent's narrow them.
+    pub limits: RunLimits,
+    /// The code of a child that did not complete.
+    pub error_code: Arc<str>,
+    /// The code of a child that completed without a value.
+    pub no_result_code: Arc<str>,
+    /// The sentence that goes with it.
+    pub no_result_message: Arc<str>,
+    /// Keys that both errors carry.
+    pub error_extras: Map<String, Value>,
+}
+
+impl SubAgentRun {
+    /// A run of `agent` with these instructions; its codes are `<agent>_failed` and `<agent>_no_result`.
+    #[must_use]
+    pub fn new(agent: &str, instructions: impl Into<Arc<str>>) -> Self {
+        Self {
+            agent: agent.into(),
+            title: agent.into(),
+            instructions: instructions.into(),
+            system_prompt: None,
+            output_schema: None,
+            max_turns: None,
+            limits: RunLimits::default(),
+            error_code: format!("{agent}_failed").into(),
+            no_result_code: format!("{agent}_no_result").into(),
+            no_result_message: "The sub-agent ended without a result.".into(),
+            error_extras: Map::new(),
+        }
+    }
+
+    /// What the parent's model reads of the settled child. A failure is never turned into a success; what there was of a result
+    /// goes along with the reason.
+    fn settle(&self, outcome: SubAgentOutcome, run_id: &str) -> ToolReply {
+        let shown = outcome.error_text();
+        let reply = match &outcome {
+            SubAgentOutcome::Completed { result: Value::Null, .. } => {
+                ToolReply::error(&self.no_result_code, &*self.no_result_message)
+            }
+            SubAgentOutcome::Completed { result, .. } => return ToolReply::ok(result.clone()),
+            SubAgentOutcome::Stopped { .. }
+            | SubAgentOutcome::Cancelled { .. }
+            | SubAgentOutcome::Failed { .. } => ToolReply::error(&self.error_code, shown.unwrap_or_default()),
+        };
+        let mut extras = self.error_extras.clone();
+        if !outcome.is_ok() {
+            extras.insert("outcome".into(), json!(outcome.kind()));
+            extras.insert("stop_class".into(), json!(outcome.stop_class()));
+            if let Some(partial) = outcome.partial() {
+                extras.insert("partial".into(), partial.clone());
+            }
+        }
+        extras.insert("run_id".into(), json!(run_id));
+        reply.with(extras)
+    }
+}
+
+impl Toolset {
+    /// These and a tool that delegates, at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Toolset::with`].
+    pub fn with_sub_agent<T: SubAgentTool>(&self, tool: T) -> Result<Self> {
+        let (name, description) = (tool.name().to_owned(), tool.description().to_owned());
+        let spec = ToolSpec { name, description, parameters: parameters_of::<T::Params>() };
+        self.with(Delegation { tool, spec })
+    }
+}
+
+/// The tool that a [`SubAgentTool`] becomes.
+struct Delegation<T> {
+    tool: T,
+    spec: ToolSpec,
+}
+
+impl<T: SubAgentTool> Tool for Delegation<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
+        Box::pin(self.delegate(args, cx))
+    }
+
+    fn access(&self) -> Access {
+        Access::Spawn
+    }
+
+    /// The gate comes before the parameters, and those have codes of their own.
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
+    fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
+        self.tool.status_text(args)
+    }
+}
+
+impl<T: SubAgentTool> Delegation<T> {
+    async fn delegate(&self, args: Map<String, Value>, cx: ToolContext) -> ToolReply {
+        let refused = |value: Value| ToolReply {
+            for_person: value.get("message").and_then(Value::as_str).map(str::to_owned),
+            for_model: value,
+            is_error: true,
+        };
+        if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
+            return refused(refusal.to_value());
+        }
+        let run = match parse_arguments(args).and_then(|params| self.tool.build_run(params)) {
+            Ok(run) => run,
+            Err(reply) => return reply,
+        };
+        let runtime = Arc::clone(cx.runtime());
+        let producer = self.tool.producer().unwrap_or_else(|| Arc::clone(&runtime.producer));
+        let spec = RunSpec {
+            agent: Arc::clone(&run.agent),
+            title: Arc::clone(&run.title),
+            task: Arc::clone(&run.instructions),
+            scope: Scope::Foreground,
+            producer: producer.kind().into(),
+            model: Some(runtime.model.name().into()),
+            tool_call_id: Some(cx.call_id().clone()),
+            attempt: None,
+            branch: None,
+            limits: run.limits,
+            noun: self.tool.noun().into(),
+        };
+        let entered = match cx.run().enter(spec) {
+            Ok(entered) => entered,
+            Err(EnterError::Refused(refusal)) => return refused(refusal.to_value()),
+            // The run that calls is cancelled: nobody reads this.
+            Err(EnterError::Cancelled(_)) => return ToolReply::error("cancelled", "The run was cancelled."),
+        };
+        let stream = SubAgentStream::build(|| {
+            let mut tools = self.tool.child_tools(cx.tools());
+            if let Some(own) = cx.tools().entry(&self.spec.name).filter(|_| self.tool.offers_itself()) {
+                tools = tools.with_first(own);
+            }
+            let job = Job {
+                instructions: Arc::clone(&run.instructions),
+                system_prompt: run.system_prompt.clone(),
+                output_schema: run.output_schema.clone(),
+                max_turns: run.max_turns,
+                max_output_tokens: None,
+                tools,
+                runtime,
+            };
+            Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
+        });
+        let run_id = entered.context().run_id().to_string();
+        run.settle(forward_subagent_stream(stream, entered).await, &run_id)
+    }
+}
