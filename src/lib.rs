@@ -27,6 +27,8 @@ pub mod model;
 
 pub mod tool;
 
+pub mod agent;
+
 pub use message::{Chunk, MessageBody, ProcessingMessage};
 pub use outcome::SubAgentOutcome;
 pub use stream::SubAgentStream;

@@ -216,6 +216,8 @@ bodies! {
         /// From the call's start.
         duration_ms: u64,
         |
+        /// What a person sees instead of the result.
+        message: String,
     }
 
     /// One model turn of a run is over; the run may go on.

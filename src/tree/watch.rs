@@ -138,6 +138,7 @@ fn result_update(
         is_error,
         result,
         duration_ms,
+        message: None,
         extra: Extra::default(),
     }
     .into()

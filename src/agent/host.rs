@@ -1,0 +1,99 @@
+//! The host's door: a model with tools, run as the root of a tree.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::tool_loop::ToolLoop;
+use crate::context::{Root, RunSpec};
+use crate::forward::RootRun;
+use crate::model::ChatModel;
+use crate::tool::{AgentRuntime, Job, Policy, Producer, Toolset};
+
+/// An agent that a host runs.
+///
+/// # Examples
+///
+/// ```
+/// use anabranch::agent::Agent;
+/// use anabranch::context::Root;
+/// use anabranch::model::OfflineModel;
+///
+/// # tokio_test::block_on(async {
+/// let outcome = Agent::new(OfflineModel::new()).run(&Root::new(), "where is it?").settle().await;
+/// assert!(outcome.is_ok());
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Agent {
+    name: Arc<str>,
+    job: Job,
+}
+
+impl Agent {
+    /// An agent with this model, no tools, and the tool loop as its producer.
+    #[must_use]
+    pub fn new(model: impl ChatModel) -> Self {
+        Self::with_producer(Arc::new(model), Arc::new(ToolLoop::default()))
+    }
+
+    /// An agent with this model and producer.
+    #[must_use]
+    pub fn with_producer(model: Arc<dyn ChatModel>, producer: Arc<dyn Producer>) -> Self {
+        let runtime = Arc::new(AgentRuntime::new(model, producer));
+        Self { name: "agent".into(), job: Job::new("", Toolset::new(), runtime) }
+    }
+
+    /// Its name. Default `agent`.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Its tools, which its children may have too. Default none.
+    #[must_use]
+    pub fn tools(mut self, tools: Toolset) -> Self {
+        self.job.tools = tools;
+        self
+    }
+
+    /// What its tools and its children's may do. Default: read and delegate.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.job.runtime = Arc::new(AgentRuntime::clone(&self.job.runtime).with_policy(policy));
+        self
+    }
+
+    /// What stands before its conversation. Default nothing.
+    #[must_use]
+    pub fn system_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.job.system_prompt = Some(prompt.into());
+        self
+    }
+
+    /// Asks for a value that satisfies this JSON schema. Default: the text of the last answer.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.job.output_schema = Some(Arc::new(schema));
+        self
+    }
+
+    /// At most so many model turns of the root run. Default: the producer's.
+    #[must_use]
+    pub fn max_turns(mut self, turns: u64) -> Self {
+        self.job.max_turns = Some(turns);
+        self
+    }
+
+    /// Runs it on a task as the root of a tree.
+    pub fn run(&self, root: &Root, task: impl Into<Arc<str>>) -> RootRun {
+        let mut job = self.job.clone();
+        job.instructions = task.into();
+        let producer = Arc::clone(&job.runtime.producer);
+        let mut spec =
+            RunSpec::new(Arc::clone(&self.name), Arc::clone(&job.instructions)).produced_by(producer.kind());
+        spec.model = Some(job.runtime.model.name().into());
+        root.run(spec, move |cx| producer.produce(job, cx))
+    }
+}

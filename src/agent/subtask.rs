@@ -1,0 +1,101 @@
+//! `run_subtask`: hands a self-contained piece of work to a child with the same tools.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::tool::{SubAgentRun, SubAgentTool, ToolReply, Toolset};
+
+/// The tool `run_subtask`. The child has every tool of its parent, this one included, and answers in prose.
+#[derive(Debug, Clone, Default)]
+pub struct RunSubtask {
+    max_turns: Option<u64>,
+}
+
+impl RunSubtask {
+    /// With this bound on the child's model turns. Default: the producer's.
+    #[must_use]
+    pub fn with_max_turns(max_turns: u64) -> Self {
+        Self { max_turns: Some(max_turns) }
+    }
+}
+
+/// The parameters of [`RunSubtask`], as a model may send them: what is missing has a code of its own.
+#[derive(Debug, Deserialize)]
+pub struct SubtaskParams {
+    #[serde(default)]
+    description: Value,
+    #[serde(default)]
+    prompt: Value,
+}
+
+impl JsonSchema for SubtaskParams {
+    fn schema_name() -> Cow<'static, str> {
+        "SubtaskParams".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "description": { "type": "string", "description": "What the subtask is, in 3 to 7 words: shown to people." },
+                "prompt": {
+                    "type": "string",
+                    "description": "The whole brief. The subtask sees nothing of this conversation: say what to do, where, and what to answer with.",
+                },
+            },
+            "required": ["description", "prompt"],
+            "additionalProperties": false,
+        })
+    }
+}
+
+impl SubAgentTool for RunSubtask {
+    type Params = SubtaskParams;
+
+    fn name(&self) -> &str {
+        "run_subtask"
+    }
+
+    fn description(&self) -> &str {
+        "Hands a self-contained piece of work to a sub-agent with the same tools and returns its answer. Several calls in one turn run at the same time. Use it for work that takes many steps of which only the answer matters here."
+    }
+
+    fn build_run(&self, params: SubtaskParams) -> Result<SubAgentRun, ToolReply> {
+        let Some(prompt) = text(&params.prompt) else {
+            let message = "`prompt` is missing: say what the subtask is to do, in full.";
+            return Err(ToolReply::error("missing_prompt", message));
+        };
+        let description = text(&params.description);
+        let mut run = SubAgentRun::new("subtask", prompt);
+        if let Some(description) = description {
+            run.title = description.into();
+        }
+        run.max_turns = self.max_turns;
+        run.no_result_message = "The subtask ended without an answer.".into();
+        run.error_extras = Map::from_iter([("description".to_owned(), json!(description))]);
+        Ok(run)
+    }
+
+    fn child_tools(&self, parent: &Toolset) -> Toolset {
+        parent.clone()
+    }
+
+    fn offers_itself(&self) -> bool {
+        true
+    }
+
+    fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
+        Some(match args.get("description").and_then(text) {
+            Some(description) => format!("Running subtask: {description}"),
+            None => "Running subtask".to_owned(),
+        })
+    }
+}
+
+/// A text that is not blank, trimmed.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    value.as_str().map(str::trim).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,312 @@
+//! The waiting of the tool loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use serde_json::{Map, Value};
+
+use super::machine::{Action, Delay, LoopConfig, Machine, PlannedCall};
+use super::turn::{Turn, TurnBuilder};
+use crate::context::RunContext;
+use crate::message::{Extra, Retrying, Timestamp, ToolCallUpdate, ToolResultUpdate, TurnFinished};
+use crate::model::{ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
+use crate::outcome::{FailureKind, StopReason, SubAgentOutcome, Usage};
+use crate::stream::{Emitter, SubAgentStream};
+use crate::tool::{Access, Job, Producer, Schema, ToolContext, ToolReply, invoke};
+
+/// The longest wait before a repetition, whatever a provider asks for: longer than the windows of their rate limits, and short
+/// enough that a person is still there.
+const MAX_DELAY: Duration = Duration::from_mins(2);
+
+/// The producer that lets a model call tools until it answers.
+#[derive(Debug, Clone, Default)]
+pub struct ToolLoop {
+    config: LoopConfig,
+}
+
+impl ToolLoop {
+    /// A loop with these bounds.
+    #[must_use]
+    pub fn new(config: LoopConfig) -> Self {
+        Self { config }
+    }
+}
+
+impl Producer for ToolLoop {
+    fn kind(&self) -> &str {
+        "tool_loop"
+    }
+
+    fn produce(&self, job: Job, cx: RunContext) -> SubAgentStream {
+        let mut config = self.config.clone();
+        config.max_turns = job.max_turns.unwrap_or(config.max_turns);
+        if let Some(turns) = cx.limits().turns.bound() {
+            config.max_turns = config.max_turns.min(turns);
+        }
+        if let Some(schema) = &job.output_schema {
+            match Schema::compile(Arc::clone(schema), "the result") {
+                Ok(schema) => config.schema = Some(schema),
+                Err(error) => {
+                    let outcome = SubAgentOutcome::failed(FailureKind::Construction, error.to_string());
+                    return SubAgentStream::settled(outcome);
+                }
+            }
+        }
+        SubAgentStream::generate(|emit| async move { Driver::new(job, cx, emit).run(config).await })
+    }
+}
+
+struct Driver {
+    job: Job,
+    cx: RunContext,
+    emit: Emitter,
+    label: Arc<RunLabel>,
+    offered: Arc<[Arc<ToolSpec>]>,
+    system: Option<Arc<str>>,
+    /// Model calls made, failed ones included.
+    calls: u32,
+    /// What failed attempts of the turn under way used.
+    carried: Usage,
+}
+
+enum TurnEnd {
+    Ended(Turn),
+    Failed { error: ModelError, has_content: bool, text: String },
+    Cancelled(SubAgentOutcome),
+}
+
+impl Driver {
+    fn new(job: Job, cx: RunContext, emit: Emitter) -> Self {
+        let label = RunLabel {
+            run_id: cx.run_id().clone(),
+            depth: cx.depth(),
+            agent: Arc::clone(cx.agent()),
+            title: Arc::clone(cx.title()),
+            prompt: Arc::clone(&job.instructions),
+        };
+        // What could only be refused is not offered; whoever calls it all the same gets the refusal.
+        let (may_nest, policy) = (cx.may_nest(), &job.runtime.policy);
+        let offered = job
+            .tools
+            .filter(|tool| (may_nest || tool.access() != Access::Spawn) && policy.check(tool).is_ok());
+        let system = job.system_prompt.clone();
+        Self {
+            label: Arc::new(label),
+            offered: offered.specs(),
+            system,
+            job,
+            cx,
+            emit,
+            calls: 0,
+            carried: Usage::default(),
+        }
+    }
+
+    async fn run(mut self, config: LoopConfig) -> SubAgentOutcome {
+        let mut machine = Machine::new(&self.job.instructions, config);
+        let mut action = machine.start();
+        loop {
+            // After a cancel nothing new begins, also where a tool is still given time to end.
+            if let Some(cancelled) = self.cx.token().cancelled() {
+                return SubAgentOutcome::cancelled(cancelled.by);
+            }
+            action = match action {
+                Action::CallModel => match self.cx.exhausted() {
+                    Some(limit) => machine.exhausted(limit),
+                    None => self.turn(&mut machine).await,
+                },
+                Action::RunCalls(calls) => match self.run_calls(calls).await {
+                    Ok(results) => machine.calls_ended(results),
+                    Err(outcome) => return outcome,
+                },
+                Action::BackOff { attempt, delay, reason } => {
+                    self.back_off(attempt, delay, reason).await;
+                    machine.backed_off()
+                }
+                Action::Finish(outcome) => return outcome,
+            };
+        }
+    }
+
+    async fn turn(&mut self, machine: &mut Machine) -> Action {
+        let request = ChatRequest {
+            run: Arc::clone(&self.label),
+            call: self.calls,
+            system: self.system.clone(),
+            messages: Arc::clone(machine.history()),
+            tools: Arc::clone(&self.offered),
+            tool_choice: ToolChoice::Auto,
+            output_schema: self.job.output_schema.clone(),
+            max_output_tokens: self.job.max_output_tokens,
+        };
+        self.calls += 1;
+        let end = self.listen(request).await;
+        match end {
+            TurnEnd::Ended(turn) => {
+                let stop_reason = turn.stop_reason.unwrap_or(StopReason::Missing);
+                self.say_turn_finished(machine.turns() + 1, stop_reason, turn.usage).await;
+                machine.turn_ended(turn)
+            }
+            TurnEnd::Failed { error, has_content, text } => {
+                let action = machine.turn_failed(&error, has_content, &text);
+                if matches!(action, Action::Finish(_)) {
+                    let used = std::mem::take(&mut self.carried);
+                    self.say_turn_finished(machine.turns() + 1, StopReason::Error, used).await;
+                }
+                action
+            }
+            TurnEnd::Cancelled(outcome) => Action::Finish(outcome),
+        }
+    }
+
+    /// One call of the model, live, until it ends or the run is cancelled.
+    async fn listen(&mut self, request: ChatRequest) -> TurnEnd {
+        let cx = self.cx.clone();
+        match cx.or_cancel(self.listen_to_end(request)).await {
+            Ok(end) => end,
+            Err(cancelled) => TurnEnd::Cancelled(SubAgentOutcome::cancelled(cancelled.by)),
+        }
+    }
+
+    async fn listen_to_end(&mut self, request: ChatRequest) -> TurnEnd {
+        let mut builder = TurnBuilder::default();
+        let mut events = self.job.runtime.model.chat(request);
+        let mut failure = None;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    let before = builder.usage();
+                    let ended = matches!(event, crate::model::ChatEvent::End { .. });
+                    if let Some(chunk) = builder.push(event) {
+                        self.emit.send(chunk).await;
+                    }
+                    if builder.usage() != before {
+                        self.cx.report_turn_usage(self.carried.plus(&builder.usage()));
+                    }
+                    if ended {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(events);
+        for end in builder.ends() {
+            self.emit.send(end).await;
+        }
+        let has_content = builder.has_content();
+        let mut turn = builder.finish();
+        if turn.usage.model_calls == 0 {
+            turn.usage.model_calls = 1;
+        }
+        match failure {
+            None => {
+                turn.usage = std::mem::take(&mut self.carried).plus(&turn.usage);
+                TurnEnd::Ended(turn)
+            }
+            Some(error) => {
+                self.carried.add(&turn.usage);
+                self.cx.report_turn_usage(self.carried);
+                TurnEnd::Failed { error, has_content, text: turn.text }
+            }
+        }
+    }
+
+    async fn say_turn_finished(&self, turn: u64, stop_reason: StopReason, usage: Usage) {
+        self.emit.send(TurnFinished { turn, stop_reason, usage, extra: Extra::default() }).await;
+    }
+
+    async fn back_off(&self, attempt: u32, delay: Delay, reason: String) {
+        let delay = match delay {
+            Delay::Asked(delay) => delay,
+            Delay::UpTo(bound) => {
+                let salt = u64::from(self.calls)
+                    ^ self.label.run_id.to_string().bytes().fold(0, |hash, byte| {
+                        u64::wrapping_add(u64::wrapping_mul(hash, 31), u64::from(byte))
+                    });
+                let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+                Duration::from_millis(self.cx.root().jitter(salt, millis.saturating_add(1)))
+            }
+        };
+        let delay = delay.min(MAX_DELAY);
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.emit.send(Retrying { attempt, delay_ms, reason, extra: Extra::default() }).await;
+        // A cancel ends the wait: the pipe drops it, or the loop sees the token next.
+        let _ = self.cx.or_cancel(tokio::time::sleep(delay)).await;
+    }
+
+    /// Announces the calls of a turn, runs them at the same time, says each result when it is there, and brings them in order.
+    async fn run_calls(&mut self, calls: Vec<PlannedCall>) -> Result<Vec<ToolReply>, SubAgentOutcome> {
+        let mut announced = Vec::with_capacity(calls.len());
+        for call in calls {
+            let status =
+                call.message.or_else(|| self.job.tools.get(&call.name)?.status_text(&call.announced));
+            let update = ToolCallUpdate {
+                tool_call_id: call.id,
+                call_index: self.cx.mint_call_index(),
+                name: call.name,
+                args: call.announced,
+                message: status,
+                via: None,
+                extra: Extra::default(),
+            };
+            self.emit.send(update.clone()).await;
+            announced.push((update, call.args));
+        }
+        let clock = self.cx.root().clock().clone();
+        let mut running: FuturesUnordered<_> = announced
+            .into_iter()
+            .enumerate()
+            .map(|(place, (update, args))| {
+                let (run, emit) = (self.cx.clone(), self.emit.clone());
+                let (tools, runtime) = (self.job.tools.clone(), Arc::clone(&self.job.runtime));
+                let cx = ToolContext::new(run, emit, tools, runtime, &update);
+                let started = clock.now();
+                async move {
+                    let invoked = invoke(&update.name, args, cx).await;
+                    (place, update, started, invoked)
+                }
+            })
+            .collect();
+        let mut results: Vec<Option<ToolReply>> = Vec::new();
+        results.resize_with(running.len(), || None);
+        while let Some((place, update, started, invoked)) = running.next().await {
+            self.emit.send(result_update(&update, &invoked.reply, clock.now(), started)).await;
+            if let Some(panic) = invoked.panicked {
+                let text = format!("the tool {} panicked: {panic}", update.name);
+                return Err(SubAgentOutcome::failed(FailureKind::Panic, text));
+            }
+            if let Some(result) = results.get_mut(place) {
+                *result = Some(invoked.reply);
+            }
+        }
+        Ok(results.into_iter().flatten().collect())
+    }
+}
+
+fn result_update(
+    call: &ToolCallUpdate,
+    reply: &ToolReply,
+    now: Timestamp,
+    started: Timestamp,
+) -> ToolResultUpdate {
+    let result = match &reply.for_model {
+        Value::Object(object) => object.clone(),
+        other => Map::from_iter([("result".to_owned(), other.clone())]),
+    };
+    ToolResultUpdate {
+        tool_call_id: call.tool_call_id.clone(),
+        call_index: call.call_index,
+        name: Arc::clone(&call.name),
+        is_error: reply.is_error,
+        result: Arc::new(result),
+        duration_ms: u64::try_from(now.since(started).as_millis()).unwrap_or(u64::MAX),
+        message: reply.for_person.clone(),
+        extra: Extra::default(),
+    }
+}
