@@ -6,6 +6,7 @@
 mod compact;
 mod delivery;
 mod node;
+mod positions;
 mod reducer;
 mod verify;
 mod view;
