@@ -308,4 +308,4 @@ impl PartialEq for RunTree {
 
 #[cfg(test)]
 #[path = "reducer_tests.rs"]
-mod tests;
+pub(super) mod tests;
