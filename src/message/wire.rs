@@ -264,4 +264,4 @@ pub(super) fn read_chunk(fields: &Fields<'_>) -> Result<Chunk, String> {
 
 #[cfg(test)]
 #[path = "wire_tests.rs"]
-mod tests;
+pub(super) mod tests;
