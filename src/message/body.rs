@@ -7,6 +7,7 @@ use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
 use super::parts::{Chunk, Extra, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
+use super::size::Weigh;
 use crate::id::ToolCallId;
 use crate::outcome::{
     CancelledBy, FailureKind, LimitKind, OutcomeKind, StopClass, StopReason, SubAgentOutcome, Usage,
@@ -42,6 +43,16 @@ macro_rules! bodies {
                         map.serialize_entry(stringify!($opt_key), value)?;
                     })*
                     write_extra(&self.extra, map)
+                }
+
+                fn weight(&self) -> [usize; 1 + Self::KEYS.len()] {
+                    [$(self.$key.weight(),)* $(self.$opt_key.weight(),)* self.extra.weight()]
+                }
+
+                fn cut(&mut self, max: usize) {
+                    $(self.$key.cut(max);)*
+                    $(self.$opt_key.cut(max);)*
+                    self.extra.cut(max);
                 }
             }
 
@@ -79,6 +90,35 @@ macro_rules! bodies {
                     Self::Chunk(chunk) => write_chunk(chunk, map),
                     $(Self::$name(body) => body.write(map),)*
                     Self::Other(body) => write_extra(&body.fields, map),
+                }
+            }
+
+            /// What its parts weigh, in bytes.
+            pub(super) fn weigh<T>(&self, sum: impl FnOnce(&[usize]) -> T) -> T {
+                match self {
+                    Self::Chunk(chunk) => sum(&[chunk.content.len(), chunk.meta.as_ref().map_or(0, |meta| meta.weight())]),
+                    $(Self::$name(body) => sum(&body.weight()),)*
+                    Self::Other(body) => sum(&[body.kind.len(), body.fields.weight()]),
+                }
+            }
+
+            /// The same kind, no part of it larger than `max` bytes and a marker.
+            pub(super) fn cut(self, max: usize) -> Self {
+                match self {
+                    Self::Chunk(mut chunk) => {
+                        chunk.content.cut(max);
+                        if let Some(meta) = &mut chunk.meta {
+                            Arc::make_mut(meta).cut(max);
+                        }
+                        Self::Chunk(chunk)
+                    }
+                    $(Self::$name(body) => {
+                        let mut body = Arc::unwrap_or_clone(body);
+                        body.cut(max);
+                        Self::from(body)
+                    })*
+                    // Its keys are not ours to cut: half a body of an unknown kind may mean something else.
+                    Self::Other(_) => self,
                 }
             }
 

@@ -3,6 +3,8 @@
 //! A [`ProcessingMessage`] is cheap to clone: what is large in it is shared. Stamping puts an envelope around the
 //! body and never copies or changes it.
 
+#[cfg(test)]
+mod any_message_tests;
 mod body;
 mod nesting;
 mod parts;

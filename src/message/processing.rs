@@ -32,8 +32,12 @@ impl ProcessingMessage {
         Self { body: body.into(), stamp: Stamp::None, verbatim: None }
     }
 
-    pub(super) fn from_parts(body: MessageBody, stamp: Stamp, verbatim: Option<Arc<Box<str>>>) -> Self {
-        Self { body, stamp, verbatim }
+    pub(super) fn from_parts(body: MessageBody, stamp: Stamp) -> Self {
+        Self { body, stamp, verbatim: None }
+    }
+
+    pub(super) fn read_from(self, line: &str) -> Self {
+        Self { verbatim: Some(Arc::new(line.into())), ..self }
     }
 
     /// What it says.
@@ -80,9 +84,9 @@ impl ProcessingMessage {
         match &self.stamp {
             // A stamp is complete and is never overwritten: re-tagging would lose the inner nesting.
             Stamp::Full(_) => self.clone(),
-            Stamp::None => Self::from_parts(self.body.clone(), Stamp::Tag(Arc::new(tag.clone())), None),
+            Stamp::None => Self::from_parts(self.body.clone(), Stamp::Tag(Arc::new(tag.clone()))),
             Stamp::Tag(inner) => {
-                Self::from_parts(self.body.clone(), Stamp::Tag(Arc::new(inner.completed_by(tag))), None)
+                Self::from_parts(self.body.clone(), Stamp::Tag(Arc::new(inner.completed_by(tag))))
             }
         }
     }

@@ -2,89 +2,238 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::body::MessageBody;
-use super::parts::Chunk;
+use super::parts::{ChunkMeta, Extra, Scope, Severity, StepRef, TaskRef, Todo};
+use crate::id::ToolCallId;
+use crate::outcome::{CancelledBy, FailureKind, LimitKind, OutcomeKind, StopClass, StopReason, Usage};
 
 /// What a message costs besides its texts, in bytes: the message, its pointers and their counters.
 const OVERHEAD: usize = 160;
+
+/// Parts up to this size are left whole: names, labels, titles.
+const SMALL: usize = 64;
 
 impl MessageBody {
     /// About how many bytes of memory it holds.
     #[must_use]
     pub fn approx_bytes(&self) -> usize {
-        OVERHEAD
-            + match self {
-                Self::Chunk(chunk) => chunk.content.len(),
-                Self::RunStarted(body) => body.task.len() + body.title.len(),
-                Self::RunFinished(body) => {
-                    body.result.as_ref().map_or(0, value_bytes)
-                        + body.partial.as_ref().map_or(0, value_bytes)
-                        + body.error.as_ref().map_or(0, String::len)
-                }
-                Self::StepResult(body) => value_bytes(&body.result) + map_bytes(&body.step.other),
-                Self::ToolCallUpdate(body) => map_bytes(&body.args),
-                Self::ToolResultUpdate(body) => map_bytes(&body.result),
-                Self::LogUpdate(body) => body.content.len(),
-                Self::PlanningUpdate(body) => body.content.as_ref().map_or(0, String::len),
-                Self::TodoUpdate(body) => body.todos.iter().map(|todo| todo.content.len() + 32).sum(),
-                Self::Ask(body) => body.args.as_ref().map_or(0, value_bytes) + body.title.len(),
-                Self::AskAnswered(body) => body.text.as_ref().map_or(0, String::len),
-                Self::Alert(body) => body.text.len(),
-                Self::ErrorNotice(body) => body.message.len(),
-                Self::TaskUpdate(body) => map_bytes(&body.task.other),
-                Self::Retrying(body) => body.reason.len(),
-                Self::TurnFinished(_) | Self::Queued(_) => 0,
-                Self::Other(body) => {
-                    body.fields.iter().map(|(key, value)| key.len() + value.get().len()).sum()
-                }
-            }
+        OVERHEAD + self.weigh(|parts| parts.iter().sum::<usize>())
     }
 
     /// The same body, or, if it is larger than `max` bytes, one whose long texts are cut at a marker that names both
-    /// sizes.
+    /// sizes. The largest parts are cut first. What comes out is at most a kibibyte or two larger than `max`.
     #[must_use]
     pub(crate) fn capped(self, max: usize) -> Self {
         let size = self.approx_bytes();
         if size <= max {
             return self;
         }
-        match self {
-            Self::Chunk(chunk) => Chunk { content: cap_text(&chunk.content, max).into(), ..chunk }.into(),
-            Self::RunStarted(body) => {
-                let mut body = Arc::unwrap_or_clone(body);
-                body.task = cap_text(&body.task, max).into();
-                body.title = cap_text(&body.title, max).into();
-                body.into()
-            }
-            Self::RunFinished(body) => {
-                let mut body = Arc::unwrap_or_clone(body);
-                body.result = body.result.map(|value| cap_value(value, max));
-                body.partial = body.partial.map(|value| cap_value(value, max));
-                body.error = body.error.map(|text| cap_text(&text, max));
-                body.into()
-            }
-            Self::StepResult(body) => {
-                let mut body = Arc::unwrap_or_clone(body);
-                body.result = cap_value(body.result, max);
-                body.into()
-            }
-            Self::ToolCallUpdate(body) => {
-                let mut body = Arc::unwrap_or_clone(body);
-                body.args = Arc::new(cap_map(Arc::unwrap_or_clone(body.args), max));
-                body.into()
-            }
-            Self::ToolResultUpdate(body) => {
-                let mut body = Arc::unwrap_or_clone(body);
-                body.result = Arc::new(cap_map(Arc::unwrap_or_clone(body.result), max));
-                body.into()
-            }
-            other => Self::log(
-                "anabranch",
-                super::parts::Severity::Warning,
-                format!("a {} message of {size} bytes was left out: the cap is {max} bytes", other.kind()),
-            ),
+        if let Self::Other(body) = &self {
+            let kind = cap_text(&body.kind, SMALL);
+            let line = format!("a {kind} message of {size} bytes was left out: the cap is {max} bytes");
+            return Self::log("anabranch", Severity::Warning, line);
+        }
+        let level = self.weigh(|parts| level(parts, max));
+        self.cut(level)
+    }
+}
+
+/// The size to which all parts have to be cut so that together they weigh `max`: as water in a vessel, what the small
+/// ones leave free is the large ones'.
+fn level(parts: &[usize], max: usize) -> usize {
+    let mut large: Vec<usize> = parts.iter().copied().filter(|part| *part > SMALL).collect();
+    large.sort_unstable();
+    let (mut room, mut count) = (max, large.len());
+    for part in large {
+        if part > room / count {
+            return room / count;
+        }
+        (room, count) = (room - part, count - 1);
+    }
+    max.max(SMALL)
+}
+
+/// A part of a body: how large it is, and how it is cut.
+pub(super) trait Weigh {
+    /// About how many bytes it holds beside its own.
+    fn weight(&self) -> usize;
+
+    /// Cuts it to `max` bytes and a marker.
+    fn cut(&mut self, max: usize);
+}
+
+macro_rules! weightless {
+    ($($type:ty)*) => { $(impl Weigh for $type {
+        fn weight(&self) -> usize {
+            0
+        }
+
+        fn cut(&mut self, _: usize) {}
+    })* };
+}
+
+weightless! { bool u32 u64 Usage Scope Severity OutcomeKind StopClass LimitKind CancelledBy FailureKind StopReason }
+
+impl Weigh for String {
+    fn weight(&self) -> usize {
+        self.len()
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.len() > max.max(SMALL) {
+            *self = cap_text(self, max);
+        }
+    }
+}
+
+impl Weigh for Arc<str> {
+    fn weight(&self) -> usize {
+        self.len()
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.len() > max.max(SMALL) {
+            *self = cap_text(self, max).into();
+        }
+    }
+}
+
+impl Weigh for ToolCallId {
+    fn weight(&self) -> usize {
+        self.as_str().len()
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.as_str().len() > max.max(SMALL) {
+            *self = Self::new(cap_text(self.as_str(), max));
+        }
+    }
+}
+
+impl Weigh for Value {
+    fn weight(&self) -> usize {
+        value_bytes(self)
+    }
+
+    fn cut(&mut self, max: usize) {
+        *self = cap_value(std::mem::take(self), max.max(SMALL));
+    }
+}
+
+impl Weigh for Map<String, Value> {
+    fn weight(&self) -> usize {
+        map_bytes(self)
+    }
+
+    fn cut(&mut self, max: usize) {
+        *self = cap_map(std::mem::take(self), max.max(SMALL));
+    }
+}
+
+impl Weigh for Arc<Map<String, Value>> {
+    fn weight(&self) -> usize {
+        map_bytes(self)
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.weight() > max.max(SMALL) {
+            Arc::make_mut(self).cut(max);
+        }
+    }
+}
+
+impl<T: Weigh> Weigh for Option<T> {
+    fn weight(&self) -> usize {
+        self.as_ref().map_or(0, Weigh::weight)
+    }
+
+    fn cut(&mut self, max: usize) {
+        if let Some(part) = self {
+            part.cut(max);
+        }
+    }
+}
+
+impl Weigh for TaskRef {
+    fn weight(&self) -> usize {
+        self.id.weight() + self.title.weight() + self.other.weight()
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.weight() > max {
+            self.id.cut(max / 4);
+            self.title.cut(max / 4);
+            self.other.cut(max / 2);
+        }
+    }
+}
+
+impl Weigh for StepRef {
+    fn weight(&self) -> usize {
+        self.id.weight() + self.instructions.weight() + self.other.weight()
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.weight() > max {
+            self.id.cut(max / 4);
+            self.instructions.cut(max / 4);
+            self.other.cut(max / 2);
+        }
+    }
+}
+
+impl Weigh for Vec<Todo> {
+    fn weight(&self) -> usize {
+        self.iter().map(todo_bytes).sum()
+    }
+
+    /// Keeps the lines that fit; the last one says how many there were.
+    fn cut(&mut self, max: usize) {
+        if self.weight() <= max.max(SMALL) {
+            return;
+        }
+        let (mut size, count) = (0, self.len());
+        let fits = |todo: &Todo| {
+            size += todo_bytes(todo);
+            size <= max
+        };
+        let kept = self.iter().map(fits).take_while(|fits| *fits).count();
+        self.truncate(kept);
+        let content = format!("…[cut: {kept} of {count} lines]");
+        self.push(Todo { content, status: "pending".to_owned() });
+        self.shrink_to_fit();
+    }
+}
+
+impl Weigh for Extra {
+    fn weight(&self) -> usize {
+        self.iter().map(|(key, value)| 48 + key.len() + value.get().len()).sum()
+    }
+
+    /// Leaves all of it out: half a value is none, and a key without its neighbours may say something else.
+    fn cut(&mut self, max: usize) {
+        let size = self.weight();
+        if size > max.max(SMALL) {
+            let marker = json!(format!("…[cut: 0 of {size} bytes]")).to_string();
+            let entry = RawValue::from_string(marker).map(|marker| ("unknown_keys".into(), marker));
+            *self = Self::new(entry.into_iter().collect());
+        }
+    }
+}
+
+impl Weigh for ChunkMeta {
+    fn weight(&self) -> usize {
+        self.content_type.weight() + self.node_id.weight() + self.extra.weight()
+    }
+
+    fn cut(&mut self, max: usize) {
+        if self.weight() > max {
+            self.content_type.cut(max / 4);
+            self.node_id.cut(max / 4);
+            self.extra.cut(max / 2);
         }
     }
 }
@@ -112,12 +261,14 @@ pub(crate) fn cap_value(value: Value, max: usize) -> Value {
 }
 
 fn cap_map(mut map: Map<String, Value>, max: usize) -> Map<String, Value> {
+    if map_bytes(&map) <= max {
+        return map;
+    }
     // The largest member is nearly always the one that matters: cut it alone, so that the others stay readable.
     if let Some((_, largest)) = map.iter_mut().max_by_key(|(_, value)| value_bytes(value)) {
         *largest = cap_value(std::mem::take(largest), max / 2);
     }
-    let size = map_bytes(&map);
-    if size <= max {
+    if map_bytes(&map) <= max {
         return map;
     }
     let text = cap_text(&Value::Object(map).to_string(), max);
@@ -135,4 +286,8 @@ pub(crate) fn value_bytes(value: &Value) -> usize {
 
 fn map_bytes(map: &Map<String, Value>) -> usize {
     24 + map.iter().map(|(key, value)| 24 + key.len() + value_bytes(value)).sum::<usize>()
+}
+
+fn todo_bytes(todo: &Todo) -> usize {
+    48 + todo.content.len() + todo.status.len()
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use serde::de::value::MapDeserializer;
@@ -33,14 +34,15 @@ const ENVELOPE: [&str; 9] = [
 impl ProcessingMessage {
     /// Reads one JSON object.
     ///
-    /// Unknown kinds and keys are kept: [`Self::to_json`] gives back the same bytes. A message without any key of
-    /// the envelope is one that is not stamped yet.
+    /// Unknown kinds and keys are kept: [`Self::to_json`] gives back the same bytes, without white space around them
+    /// and line breaks between them. A message without any key of the envelope is one that is not stamped yet.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Message`] if it is not a JSON object, has no `type`, or an incomplete envelope.
     pub fn from_json(line: &str) -> Result<Self> {
         let fail = |reason: String| ErrorKind::Message { reason };
+        let line = &*on_one_line(line);
         let fields: Fields<'_> = serde_json::from_str(line).map_err(|error| fail(error.to_string()))?;
         let kind: Cow<'_, str> =
             fields.get("type").map_err(fail)?.ok_or_else(|| fail("no key \"type\"".into()))?;
@@ -55,19 +57,42 @@ impl ProcessingMessage {
             Some(Err(problem)) => other(Some(problem)),
             None => other(None),
         };
-        let message = Self::from_parts(body, stamp, None);
-        if message.to_json() == line {
+        let message = Self::from_parts(body, stamp);
+        let mut rest = Expected(line.as_bytes());
+        if serde_json::to_writer(&mut rest, &message).is_ok() && rest.0.is_empty() {
             return Ok(message);
         }
-        let verbatim = Some(Arc::new(Box::from(line)));
-        Ok(Self::from_parts(message.body().clone(), message.stamp().clone(), verbatim))
+        Ok(message.read_from(line))
     }
 
     /// Its JSON object, on one line, without the line's end.
     #[must_use]
     pub fn to_json(&self) -> String {
+        if let Some(line) = self.verbatim() {
+            return line.to_owned();
+        }
         // Only a value whose own serialisation fails could fail here, and no body has one.
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A line of a log must be one line. JSON has line breaks only between its tokens, where they say nothing.
+fn on_one_line(text: &str) -> Cow<'_, str> {
+    let text = text.trim_ascii();
+    if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], "").into() } else { text.into() }
+}
+
+/// A writer that takes only the bytes that it expects: compares without a copy.
+struct Expected<'a>(&'a [u8]);
+
+impl io::Write for Expected<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.strip_prefix(bytes).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -239,4 +264,4 @@ pub(super) fn read_chunk(fields: &Fields<'_>) -> Result<Chunk, String> {
 
 #[cfg(test)]
 #[path = "wire_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -6,7 +6,33 @@ use super::super::*;
 use super::*;
 use crate::outcome::*;
 
-const ENV: &str = r#""seq":7,"run_seq":3,"time":"2026-11-30T15:14:19.000123Z","root_run_id":"018f0000-0000-7000-8000-000000000000","run_id":"r2","parent_run_id":"r1","parent_tool_call_id":null,"subtask_depth":2"#;
+pub(in crate::message) const ENV: &str = r#""seq":7,"run_seq":3,"time":"2026-11-30T15:14:19.000123Z","root_run_id":"018f0000-0000-7000-8000-000000000000","run_id":"r2","parent_run_id":"r1","parent_tool_call_id":null,"subtask_depth":2"#;
+
+/// A body of each kind, with all keys that go together; `E` is the envelope.
+const KINDS: [&str; 18] = [
+    r#""run_started",E,"agent":"a","title":"t","task":"do","scope":"foreground","producer":"tool_loop","model":"m","attempt":2"#,
+    r#""run_finished",E,"ok":true,"outcome":"completed","result":null,"stop_class":"no_return","usage":{"input_tokens":1,"output_tokens":2,"model_calls":1},"turns":1"#,
+    r#""run_finished",E,"ok":false,"outcome":"cancelled","error":"x","stop_class":"stopped","by":"self","forced":true,"partial":"p""#,
+    r#""task_update",E,"event":"step_started","task":{"id":"t","title":"T","zeta":[1,2.5]},"step":{"id":"s","instructions":"i"}"#,
+    r#""step_result",E,"step":{},"result":{"b":1,"a":2},"error":"no","is_task_result":true"#,
+    r#""chunk",E,"content":"héllo\n","done":false,"thinking":true,"content_type":"audio","node_id":"n""#,
+    r#""tool_call_update",E,"tool_call_id":"call_0","call_index":0,"name":"grep","args":{"pattern":"x"},"message":"Searching","via":3"#,
+    r#""tool_result_update",E,"tool_call_id":"call_0","call_index":0,"name":"grep","is_error":false,"result":{"result":1},"duration_ms":5"#,
+    r#""turn_finished",E,"turn":1,"stop_reason":"missing","usage":{"input_tokens":1,"output_tokens":2,"cached_tokens":1,"cost_usd":0.25,"model_calls":1}"#,
+    r#""planning_update",E,"phase":"generation","status":"running","content":"c""#,
+    r#""log_update",E,"content":"c","severity":"warning","node_id":"n","node_name":"N""#,
+    r#""todo_update",E,"todos":[{"content":"c","status":"weird"}]"#,
+    r#""retrying",E,"attempt":2,"delay_ms":100,"reason":"429""#,
+    r#""queued",E,"waiting_for":"permit""#,
+    r#""ask",E,"request_id":"q","kind":"permission","title":"t","deadline_ms":5,"tool":"w","args":{},"risk":"high""#,
+    r#""ask_answered",E,"request_id":"q","decision":"deny","by":"nobody","text":"t""#,
+    r#""alert",E,"from":"f","kind":"completed","text":"t""#,
+    r#""error",E,"message":"m","severity":"warning""#,
+];
+
+pub(in crate::message) fn every_kind() -> impl Iterator<Item = String> {
+    KINDS.iter().map(|body| format!("{{\"type\":{}}}", body.replace('E', ENV)))
+}
 
 fn round(line: &str) -> ProcessingMessage {
     let message = ProcessingMessage::from_json(line).unwrap();
@@ -19,29 +45,7 @@ fn round(line: &str) -> ProcessingMessage {
 
 #[test]
 fn every_kind_survives_a_round_trip() {
-    let bodies = [
-        r#""run_started",E,"agent":"a","title":"t","task":"do","scope":"foreground","producer":"tool_loop","model":"m","attempt":2"#,
-        r#""run_finished",E,"ok":true,"outcome":"completed","result":null,"stop_class":"no_return","usage":{"input_tokens":1,"output_tokens":2,"model_calls":1},"turns":1"#,
-        r#""run_finished",E,"ok":false,"outcome":"cancelled","error":"x","stop_class":"stopped","by":"self","forced":true,"partial":"p"#,
-        r#""task_update",E,"event":"step_started","task":{"id":"t","title":"T","zeta":[1,2.5]},"step":{"id":"s","instructions":"i"}"#,
-        r#""step_result",E,"step":{},"result":{"b":1,"a":2},"error":"no","is_task_result":true"#,
-        r#""chunk",E,"content":"héllo\n","done":false,"thinking":true,"content_type":"audio","node_id":"n"#,
-        r#""tool_call_update",E,"tool_call_id":"call_0","call_index":0,"name":"grep","args":{"pattern":"x"},"message":"Searching","via":3"#,
-        r#""tool_result_update",E,"tool_call_id":"call_0","call_index":0,"name":"grep","is_error":false,"result":{"result":1},"duration_ms":5"#,
-        r#""turn_finished",E,"turn":1,"stop_reason":"missing","usage":{"input_tokens":1,"output_tokens":2,"cached_tokens":1,"cost_usd":0.25,"model_calls":1}"#,
-        r#""planning_update",E,"phase":"generation","status":"running","content":"c"#,
-        r#""log_update",E,"content":"c","severity":"warning","node_id":"n","node_name":"N"#,
-        r#""todo_update",E,"todos":[{"content":"c","status":"weird"}]"#,
-        r#""retrying",E,"attempt":2,"delay_ms":100,"reason":"429"#,
-        r#""queued",E,"waiting_for":"permit"#,
-        r#""ask",E,"request_id":"q","kind":"permission","title":"t","deadline_ms":5,"tool":"w","args":{},"risk":"high"#,
-        r#""ask_answered",E,"request_id":"q","decision":"deny","by":"nobody","text":"t"#,
-        r#""alert",E,"from":"f","kind":"completed","text":"t"#,
-        r#""error",E,"message":"m","severity":"warning"#,
-    ];
-    for body in bodies {
-        let quote = if body.matches('"').count() % 2 == 1 { "\"" } else { "" };
-        let line = format!("{{\"type\":{}{quote}}}", body.replace('E', ENV));
+    for line in every_kind() {
         let message = round(&line);
         assert!(!matches!(message.body(), MessageBody::Other(_)), "{line}: {:?}", message.body());
         assert!(message.verbatim().is_none(), "{line} is not in canonical form");

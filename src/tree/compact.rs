@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::positions::{Arrival, Positions};
 use super::watch::RunWatch;
 use crate::id::{RunId, Seq};
 use crate::message::{
@@ -13,8 +14,8 @@ use crate::outcome::{FailureKind, SubAgentOutcome, Usage};
 /// Joins the text deltas of each run where nothing else of that run is between them, and ends what the log left open:
 /// runs without a terminal become `failed (vanished)`, their open calls get an error result.
 ///
-/// Positions are numbered anew, so the result is a log of its own. What the reducer would not count (late, foreign
-/// and unstamped messages) is left out. A log whose head was cut stays one whose head was cut.
+/// Positions are numbered anew, so the result is a log of its own. What the reducer would not count (repeated, late,
+/// foreign and unstamped messages) is left out. A log whose head was cut stays one whose head was cut.
 #[must_use]
 pub fn compact<'a>(log: impl IntoIterator<Item = &'a ProcessingMessage>) -> Vec<ProcessingMessage> {
     let mut compaction = Compaction::default();
@@ -28,69 +29,123 @@ pub fn compact<'a>(log: impl IntoIterator<Item = &'a ProcessingMessage>) -> Vec<
 #[derive(Default)]
 struct Compaction {
     messages: Vec<ProcessingMessage>,
-    runs: HashMap<RunId, Run>,
-    births: Vec<RunId>,
+    /// In the order of their births.
+    runs: Vec<Run>,
+    index: HashMap<RunId, usize>,
     root: Option<RunId>,
+    positions: Positions,
     latest: Timestamp,
 }
 
 struct Run {
     origin: Arc<Origin>,
+    /// Known before the child, so that following parents ends.
+    parent: Option<usize>,
     next_run_seq: Seq,
     first_time: Timestamp,
-    /// Where the text is that the next delta may join.
-    joinable: Option<usize>,
+    open_text: Option<OpenText>,
     watch: RunWatch,
     finished: bool,
-    children_usage: Usage,
+    /// What its settled descendants used.
+    descendants: Usage,
+}
+
+/// A delta that the next one may join.
+struct OpenText {
+    /// Where the first delta is.
+    at: usize,
+    /// All of them; empty while there is only the first.
+    joined: String,
 }
 
 impl Compaction {
     fn push(&mut self, message: &ProcessingMessage) {
-        let Some(Nesting { origin, time, .. }) = message.nesting() else { return };
+        let Some(Nesting { origin, time, seq, .. }) = message.nesting() else { return };
         let root = self.root.get_or_insert_with(|| origin.root_run_id.clone());
-        if *root != origin.root_run_id {
+        if *root != origin.root_run_id || self.positions.note(*seq) == Arrival::Repeated {
             return;
         }
         self.latest = self.latest.max(*time);
-        if !self.runs.contains_key(&origin.run_id) {
-            self.births.push(origin.run_id.clone());
-            let run = Run {
-                origin: Arc::clone(origin),
-                next_run_seq: 0,
-                first_time: *time,
-                joinable: None,
-                watch: RunWatch::default(),
-                finished: false,
-                children_usage: Usage::default(),
-            };
-            self.runs.insert(origin.run_id.clone(), run);
-        }
-        let Some(run) = self.runs.get_mut(&origin.run_id) else { return };
+        let at = match self.index.get(&origin.run_id) {
+            Some(at) => *at,
+            None => self.add(origin, *time),
+        };
+        let Some(run) = self.runs.get_mut(at) else { return };
         if run.finished || run.watch.observe(message.body(), *time).is_err() {
             return;
         }
-        if let MessageBody::Chunk(chunk) = message.body()
-            && let Some(earlier) = run.joinable.and_then(|at| self.messages.get_mut(at))
-            && let MessageBody::Chunk(open) = earlier.body()
-            && (open.thinking, &open.meta) == (chunk.thinking, &chunk.meta)
-            && let Some(nesting) = earlier.nesting().cloned()
-        {
-            let content = format!("{}{}", open.content, chunk.content).into();
-            let joined = Chunk { content, done: chunk.done, ..open.clone() };
-            *earlier = ProcessingMessage::new(joined).stamped(nesting);
-            if chunk.done {
-                run.joinable = None;
-            }
-            return;
-        }
-        let joinable = matches!(message.body(), MessageBody::Chunk(chunk) if !chunk.done);
-        run.joinable = joinable.then_some(self.messages.len());
-        self.append(&origin.run_id.clone(), message.body().clone(), *time);
+        self.take(at, message.body().clone(), *time);
     }
 
-    fn append(&mut self, run_id: &RunId, body: MessageBody, time: Timestamp) {
-        let Some(run) = self.runs.get_mut(run_id) else { return };
+    /// Puts a body behind the others of its run, or into the open text.
+    fn take(&mut self, at: usize, body: MessageBody, time: Timestamp) {
+        if let MessageBody::Chunk(chunk) = &body
+            && self.join(at, chunk)
+        {
+            return;
+        }
+        self.end_text(at, false);
+        let first = self.messages.len();
+        let opens = matches!(&body, MessageBody::Chunk(chunk) if !chunk.done);
+        self.append(at, body, time);
+        if let Some(run) = self.runs.get_mut(at).filter(|_| opens) {
+            run.open_text = Some(OpenText { at: first, joined: String::new() });
+        }
+    }
+
+    fn add(&mut self, origin: &Arc<Origin>, time: Timestamp) -> usize {
+        let at = self.runs.len();
+        let parent = origin.parent_run_id.as_ref().and_then(|parent| self.index.get(parent)).copied();
+        self.index.insert(origin.run_id.clone(), at);
+        self.runs.push(Run {
+            origin: Arc::clone(origin),
+            parent,
+            next_run_seq: 0,
+            first_time: time,
+            open_text: None,
+            watch: RunWatch::default(),
+            finished: false,
+            descendants: Usage::default(),
+        });
+        at
+    }
+
+    /// Joins a delta to the open one of its run. False if it does not belong to it.
+    fn join(&mut self, at: usize, chunk: &Chunk) -> bool {
+        let Some(open) = self.runs.get_mut(at).and_then(|run| run.open_text.as_mut()) else { return false };
+        let Some(MessageBody::Chunk(first)) = self.messages.get(open.at).map(ProcessingMessage::body) else {
+            return false;
+        };
+        if (first.thinking, &first.meta) != (chunk.thinking, &chunk.meta) {
+            return false;
+        }
+        // The text grows in one buffer and is put into a message once: a run may have a million deltas.
+        if open.joined.is_empty() {
+            open.joined.push_str(&first.content);
+        }
+        open.joined.push_str(&chunk.content);
+        if chunk.done {
+            self.end_text(at, true);
+        }
+        true
+    }
+
+    /// Puts the joined text where its first delta is.
+    fn end_text(&mut self, at: usize, done: bool) {
+        let Some(open) = self.runs.get_mut(at).and_then(|run| run.open_text.take()) else { return };
+        if open.joined.is_empty() && !done {
+            return;
+        }
+        if let Some(first) = self.messages.get_mut(open.at)
+            && let (MessageBody::Chunk(chunk), Some(nesting)) = (first.body(), first.nesting())
+        {
+            let chunk = Chunk { content: open.joined.into(), done, ..chunk.clone() };
+            *first = ProcessingMessage::new(chunk).stamped(nesting.clone());
+        }
+    }
+
+    fn append(&mut self, at: usize, body: MessageBody, time: Timestamp) {
+        let Some(run) = self.runs.get_mut(at) else { return };
         let nesting = Nesting {
             origin: Arc::clone(&run.origin),
             seq: self.messages.len() as Seq,
@@ -100,10 +155,15 @@ impl Compaction {
         run.next_run_seq += 1;
         if let MessageBody::RunFinished(finished) = &body {
             run.finished = true;
-            let subtree = finished.subtree_usage.or(finished.usage).unwrap_or_default();
-            let parent = run.origin.parent_run_id.clone();
-            if let Some(parent) = parent.and_then(|parent| self.runs.get_mut(&parent)) {
-                parent.children_usage.add(&subtree);
+            let used = finished.usage.unwrap_or(run.watch.usage).plus(&run.descendants);
+            // Its nearest live ancestor: a background run may outlive the one that spawned it.
+            let mut above = run.parent;
+            while let Some(ancestor) = above.and_then(|above| self.runs.get_mut(above)) {
+                if !ancestor.finished {
+                    ancestor.descendants.add(&used);
+                    break;
+                }
+                above = ancestor.parent;
             }
         }
         self.messages.push(ProcessingMessage::new(body).stamped(nesting));
@@ -113,12 +173,12 @@ impl Compaction {
     fn close_open_runs(&mut self) {
         let text = "interrupted: the log ends before the run does";
         let now = self.latest;
-        for run_id in std::mem::take(&mut self.births).into_iter().rev() {
-            let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.finished) else { continue };
+        for at in (0..self.runs.len()).rev() {
+            let Some(run) = self.runs.get_mut(at).filter(|run| !run.finished) else { continue };
             let mut closing = run.watch.close("interrupted", text, now);
             let counters = FinalCounters {
                 usage: run.watch.usage,
-                subtree_usage: run.watch.usage.plus(&run.children_usage),
+                subtree_usage: run.watch.usage.plus(&run.descendants),
                 turns: run.watch.turns,
                 tool_calls: run.watch.tool_calls,
                 duration_ms: now.since(run.first_time).as_millis() as u64,
@@ -127,8 +187,12 @@ impl Compaction {
             let outcome = SubAgentOutcome::failed(FailureKind::Vanished, text);
             closing.push(RunFinished::new(outcome, counters).into());
             for body in closing {
-                self.append(&run_id, body, now);
+                self.take(at, body, now);
             }
         }
     }
 }
+
+#[cfg(test)]
+#[path = "compact_tests.rs"]
+mod tests;

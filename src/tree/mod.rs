@@ -3,10 +3,17 @@
 //! [`RunTree`] takes messages and never fails: what does not fit is counted in [`Diagnostics`]. [`verify`] holds a log
 //! against the invariants; [`compact`] makes a shorter log that says the same.
 
+#[cfg(test)]
+mod any_log_tests;
 mod compact;
 mod delivery;
 mod node;
+mod positions;
 mod reducer;
+#[cfg(test)]
+mod soak_tests;
+#[cfg(test)]
+mod test_log;
 mod verify;
 mod view;
 mod watch;

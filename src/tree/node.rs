@@ -1,5 +1,6 @@
 //! One run as the fold sees it. Status is a pure function of the events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -54,8 +55,23 @@ pub struct Node {
     pub spawned_by: Option<u32>,
     pub(super) parent: Option<usize>,
     pub(super) children: Vec<usize>,
-    text_closed: bool,
-    thinking_closed: bool,
+    /// Whether a message of its own has said where it stands.
+    pub(super) placed: bool,
+    text_state: TextState,
+    thinking_state: TextState,
+    /// Its open calls: label, whether a child has come of it, index.
+    open: BTreeSet<(ToolCallId, bool, u32)>,
+}
+
+/// What the next piece does to a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TextState {
+    /// It is appended.
+    Growing,
+    /// It is counted: the text is at its cap.
+    Full,
+    /// It begins a new text.
+    Closed,
 }
 
 /// What a run does now.
@@ -175,8 +191,10 @@ impl Node {
             spawned_by: None,
             parent: None,
             children: Vec::new(),
-            text_closed: false,
-            thinking_closed: false,
+            placed: false,
+            text_state: TextState::Growing,
+            thinking_state: TextState::Growing,
+            open: BTreeSet::new(),
         }
     }
 
@@ -216,6 +234,8 @@ impl Node {
             MessageBody::TurnFinished(body) => {
                 self.turns += 1;
                 self.usage.add(&body.usage);
+                // Also where its producer did not close the text: what comes next belongs to another turn.
+                (self.text_state, self.thinking_state) = (TextState::Closed, TextState::Closed);
             }
             MessageBody::LogUpdate(body) => self.note = Some(first_line(&body.content)),
             MessageBody::Alert(body) => self.note = Some(first_line(&body.text)),
@@ -236,46 +256,91 @@ impl Node {
     }
 
     fn push_text(&mut self, chunk: &Chunk) {
-        let (text, closed) = if chunk.thinking {
-            (&mut self.thinking, &mut self.thinking_closed)
+        let (text, state) = if chunk.thinking {
+            (&mut self.thinking, &mut self.thinking_state)
         } else {
-            (&mut self.text, &mut self.text_closed)
+            (&mut self.text, &mut self.text_state)
         };
-        if std::mem::replace(closed, chunk.done) {
+        if *state == TextState::Closed {
             text.clear();
+            *state = TextState::Growing;
         }
-        if text.len() + chunk.content.len() <= TEXT_CAP {
+        let room = TEXT_CAP.saturating_sub(text.len());
+        if *state == TextState::Growing && chunk.content.len() <= room {
             text.push_str(&chunk.content);
         } else {
-            let room = chunk.content.floor_char_boundary(TEXT_CAP.saturating_sub(text.len()));
-            text.push_str(chunk.content.get(..room).unwrap_or_default());
-            self.omitted_bytes += (chunk.content.len() - room) as u64;
+            // Once a piece is left out, no later one may follow, however short: the text would skip something.
+            let kept = if *state == TextState::Growing { chunk.content.floor_char_boundary(room) } else { 0 };
+            text.push_str(chunk.content.get(..kept).unwrap_or_default());
+            self.omitted_bytes += (chunk.content.len() - kept) as u64;
+            *state = TextState::Full;
+        }
+        if chunk.done {
+            *state = TextState::Closed;
+        }
+    }
+
+    /// Where a call is, or would be: they stand in the order of their indices, and most come last.
+    fn call_position(&self, index: u32) -> Result<usize, usize> {
+        match self.calls.last() {
+            Some(last) if last.index >= index => self.calls.binary_search_by_key(&index, |call| call.index),
+            _ => Err(self.calls.len()),
         }
     }
 
     fn open_call(&mut self, body: &ToolCallUpdate) {
-        let summary = body.message.clone().unwrap_or_else(|| summarize(&body.args));
-        match self.calls.iter_mut().rev().find(|call| call.index == body.call_index) {
-            // A second update of one call is its status text.
-            Some(call) => call.summary = cut(&summary, SUMMARY_CHARS),
-            None => self.calls.push(Call {
-                index: body.call_index,
-                id: body.tool_call_id.clone(),
-                name: Arc::clone(&body.name),
-                summary: cut(&summary, SUMMARY_CHARS),
-                state: CallState::Open,
-            }),
+        let summary = || cut(&body.message.clone().unwrap_or_else(|| summarize(&body.args)), SUMMARY_CHARS);
+        match self.call_position(body.call_index) {
+            // A second update of one call is its status text, or its arguments when they are complete.
+            Ok(at) => {
+                let silent = body.message.is_none() && body.args.is_empty();
+                if let Some(call) = self.calls.get_mut(at)
+                    && (call.state == CallState::Open && !silent || call.summary.is_empty())
+                {
+                    call.summary = summary();
+                }
+            }
+            Err(at) => {
+                let id = body.tool_call_id.clone();
+                self.open.insert((id.clone(), false, body.call_index));
+                let (index, name) = (body.call_index, Arc::clone(&body.name));
+                self.calls.insert(at, Call { index, id, name, summary: summary(), state: CallState::Open });
+            }
         }
     }
 
     fn close_call(&mut self, body: &ToolResultUpdate) {
-        let (is_error, duration_ms) = (body.is_error, body.duration_ms);
-        let open = self.calls.iter_mut().rev().find(|call| call.index == body.call_index);
-        if let Some(call) = open
-            && call.state == CallState::Open
-        {
-            call.state = CallState::Done { is_error, duration_ms };
+        let state = CallState::Done { is_error: body.is_error, duration_ms: body.duration_ms };
+        match self.call_position(body.call_index) {
+            Ok(at) => {
+                if let Some(call) = self.calls.get_mut(at)
+                    && call.state == CallState::Open
+                {
+                    call.state = state;
+                    for claimed in [false, true] {
+                        self.open.remove(&(call.id.clone(), claimed, call.index));
+                    }
+                }
+            }
+            // The call was announced in a part of the log that is not there.
+            Err(at) => {
+                let (index, id, name) = (body.call_index, body.tool_call_id.clone(), Arc::clone(&body.name));
+                self.calls.insert(at, Call { index, id, name, summary: String::new(), state });
+            }
         }
+    }
+
+    /// The call that a new child with this label comes from: the first open one that has no child yet, since providers
+    /// reuse labels; else the first open one, since a call may have many children.
+    pub(super) fn claim(&mut self, label: &ToolCallId) -> Option<u32> {
+        let first = self.open.range((label.clone(), false, 0)..).next()?;
+        let (id, _, index) = first.clone();
+        if id != *label {
+            return None;
+        }
+        self.open.remove(&(id.clone(), false, index));
+        self.open.insert((id, true, index));
+        Some(index)
     }
 
     fn settle(&mut self, body: &Arc<RunFinished>) {
@@ -287,6 +352,7 @@ impl Node {
         self.text = String::new();
         self.thinking = String::new();
         self.open_asks = Vec::new();
+        self.open = BTreeSet::new();
         self.calls.shrink_to_fit();
         self.children.shrink_to_fit();
     }

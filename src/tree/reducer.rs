@@ -1,17 +1,14 @@
 //! The fold. Total: any sequence of messages gives a tree and diagnostics.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::delivery::Delivery;
-use super::node::{CallState, Node};
-use crate::id::{RunId, Seq, ToolCallId};
+use super::node::Node;
+use super::positions::{Arrival, Positions};
+use crate::id::{RunId, Seq};
 use crate::message::{MessageBody, Nesting, Origin, ProcessingMessage, Timestamp};
 use crate::outcome::Usage;
-
-/// How many holes of a log are remembered, so that what fills one later is told from a repetition.
-const HOLES: usize = 1024;
 
 /// The tree of one root, as far as the messages so far tell.
 #[derive(Debug, Clone, Default)]
@@ -21,9 +18,7 @@ pub struct RunTree {
     root: Option<usize>,
     /// The run of the latest message: most messages come from the same run as the one before.
     latest: Option<(Arc<Origin>, usize)>,
-    next_seq: Seq,
-    seen_any: bool,
-    holes: Vec<Range<Seq>>,
+    positions: Positions,
     settled: usize,
     diagnostics: Diagnostics,
 }
@@ -69,6 +64,8 @@ impl RunTree {
     pub fn apply(&mut self, delivery: &Delivery) {
         match delivery {
             Delivery::Message(message) => self.apply_message(message),
+            // A snapshot of less than what is already here would take it back.
+            Delivery::Gap(gap) if gap.snapshot.next_seq() < self.next_seq() => {}
             Delivery::Gap(gap) => self.clone_from(&gap.snapshot),
         }
     }
@@ -86,8 +83,13 @@ impl RunTree {
                 None => return,
             },
         };
-        if !self.count(nesting.seq) {
-            return;
+        match self.positions.note(nesting.seq) {
+            Arrival::Next => {}
+            Arrival::Filling => self.diagnostics.reordered += 1,
+            Arrival::Repeated => {
+                self.diagnostics.duplicate += 1;
+                return;
+            }
         }
         if let MessageBody::Other(body) = message.body()
             && body.problem.is_some()
@@ -99,42 +101,15 @@ impl RunTree {
 
     fn apply_to(&mut self, at: usize, nesting: &Nesting, body: &MessageBody) {
         if matches!(body, MessageBody::RunStarted(_)) {
-            self.link_to_call(at, nesting.origin.parent_tool_call_id.as_ref());
+            self.link_to_call(at);
         }
         let Some(node) = self.nodes.get_mut(at) else { return };
         if node.apply(body, nesting.time) {
-            node.next_run_seq = node.next_run_seq.max(nesting.run_seq + 1);
+            node.next_run_seq = node.next_run_seq.max(nesting.run_seq.saturating_add(1));
             self.settled += usize::from(node.status.is_settled());
         } else {
             self.diagnostics.late += 1;
         }
-    }
-
-    /// Notes a position. False if the message was there before.
-    fn count(&mut self, seq: Seq) -> bool {
-        if !self.seen_any || seq > self.next_seq {
-            let missed = if self.seen_any { self.next_seq..seq } else { 0..seq };
-            if !missed.is_empty() {
-                self.diagnostics.missing += missed.end - missed.start;
-                if self.holes.len() < HOLES {
-                    self.holes.push(missed);
-                }
-            }
-        } else if seq < self.next_seq {
-            let Some(at) = self.holes.iter().position(|hole| hole.contains(&seq)) else {
-                self.diagnostics.duplicate += 1;
-                return false;
-            };
-            let hole = self.holes.swap_remove(at);
-            let parts = [hole.start..seq, seq + 1..hole.end];
-            self.holes.extend(parts.into_iter().filter(|part| !part.is_empty()));
-            self.diagnostics.missing -= 1;
-            self.diagnostics.reordered += 1;
-            return true;
-        }
-        self.seen_any = true;
-        self.next_seq = seq.saturating_add(1);
-        true
     }
 
     /// The node of a run, made if it is new. None if the run belongs to another root.
@@ -149,14 +124,15 @@ impl RunTree {
             None => self.add(Arc::clone(origin), time),
         };
         // A run that was known only as somebody's parent learns its own place with its first message.
-        let unplaced = self.nodes.get(at).is_some_and(|node| node.parent.is_none() && Some(at) != self.root);
-        if unplaced {
-            if let Some(node) = self.nodes.get_mut(at) {
-                node.origin = Arc::clone(origin);
-            }
+        if let Some(node) = self.nodes.get_mut(at)
+            && !node.placed
+        {
+            node.placed = true;
+            node.origin = Arc::clone(origin);
             match &origin.parent_run_id {
                 Some(parent) => self.place(at, parent.clone(), time),
-                None => self.root = self.root.or(Some(at)),
+                None if self.root.is_none() || origin.run_id == origin.root_run_id => self.root = Some(at),
+                None => {}
             }
         }
         self.latest = Some((Arc::clone(origin), at));
@@ -203,23 +179,26 @@ impl RunTree {
         std::iter::successors(Some(from), |at| self.nodes.get(*at).and_then(|node| node.parent))
     }
 
-    /// The call that spawned a run: the open one with its label that has no child yet, since providers reuse labels.
-    fn link_to_call(&mut self, at: usize, label: Option<&ToolCallId>) {
-        let (Some(label), Some(parent)) = (label, self.nodes.get(at).and_then(|node| node.parent)) else {
+    /// Notes the call that spawned a run. Once: the same call cannot spawn it twice.
+    fn link_to_call(&mut self, at: usize) {
+        let Some(node) = self.nodes.get(at) else { return };
+        if node.started.is_some() || node.status.is_settled() {
+            return;
+        }
+        let (Some(label), Some(parent)) = (node.origin.parent_tool_call_id.clone(), node.parent) else {
             return;
         };
-        let Some(parent) = self.nodes.get(parent) else { return };
-        let index = parent.calls.iter().rev().find(|call| call.id == *label && call.state == CallState::Open);
-        let index = index.map(|call| call.index);
+        let index = self.nodes.get_mut(parent).and_then(|parent| parent.claim(&label));
         if let Some(node) = self.nodes.get_mut(at) {
             node.spawned_by = index;
         }
     }
 
-    /// The run without a parent, or the first one seen, if the log begins in the middle.
+    /// The run without a parent; if the log begins in the middle, the topmost one above the first message.
     #[must_use]
     pub fn root(&self) -> Option<&Node> {
-        self.nodes.get(self.root.unwrap_or(0))
+        let known = || self.root_run_id().and_then(|id| self.index.get(id)).copied();
+        self.nodes.get(self.root.or_else(known).or_else(|| self.ancestors(0).last())?)
     }
 
     /// The id that all messages share.
@@ -307,13 +286,13 @@ impl RunTree {
     /// The `seq` that comes next.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
-        self.next_seq
+        self.positions.next()
     }
 
     /// What did not fit.
     #[must_use]
     pub fn diagnostics(&self) -> Diagnostics {
-        self.diagnostics
+        Diagnostics { missing: self.positions.missing(), ..self.diagnostics }
     }
 }
 
@@ -322,11 +301,11 @@ impl PartialEq for RunTree {
     fn eq(&self, other: &Self) -> bool {
         self.nodes == other.nodes
             && self.root == other.root
-            && self.next_seq == other.next_seq
-            && self.diagnostics == other.diagnostics
+            && self.next_seq() == other.next_seq()
+            && self.diagnostics() == other.diagnostics()
     }
 }
 
 #[cfg(test)]
 #[path = "reducer_tests.rs"]
-mod tests;
+pub(super) mod tests;

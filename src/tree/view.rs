@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 use super::node::{Call, CallState, Node};
 use super::reducer::RunTree;
 
-/// How deep the JSON nests before it says so and stops: far deeper than a run may delegate, far shallower than a
-/// recursive JSON reader's limit of 128 nested values, of which each level takes two.
-const MAX_NESTING: usize = 60;
+/// How deep runs nest before the JSON says so and stops: far deeper than a run may delegate. Together with
+/// [`MAX_VALUE_NESTING`] it stays below a recursive JSON reader's limit of 128 nested values, of which each run takes two.
+const MAX_NESTING: usize = 40;
+
+/// How deep a result may nest before it is shown as its text.
+const MAX_VALUE_NESTING: usize = 32;
 
 impl RunTree {
     /// `{"seq", "root": {run_id, agent, title, status, outcome?, usage, subtree_usage, calls, children}}`; `seq` is the
@@ -35,7 +38,7 @@ impl RunTree {
             object.insert("outcome".into(), json!(finished.outcome));
             let details = [("result", &finished.result), ("partial", &finished.partial)];
             object.extend(
-                details.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))),
+                details.into_iter().filter_map(|(key, value)| Some((key.to_owned(), shown(value.as_ref()?)))),
             );
             object.extend(finished.error.as_ref().map(|error| ("error".to_owned(), json!(error))));
             object.extend(finished.duration_ms.map(|ms| ("duration_ms".to_owned(), json!(ms))));
@@ -51,6 +54,18 @@ impl RunTree {
             object.insert("children_left_out".into(), json!(self.children(node).count()));
         }
         json
+    }
+}
+
+fn shown(value: &Value) -> Value {
+    if nests_beyond(value, MAX_VALUE_NESTING) { json!(value.to_string()) } else { value.clone() }
+}
+
+fn nests_beyond(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        Value::Array(items) => levels == 0 || items.iter().any(|item| nests_beyond(item, levels - 1)),
+        Value::Object(map) => levels == 0 || map.values().any(|item| nests_beyond(item, levels - 1)),
     }
 }
 

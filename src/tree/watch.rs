@@ -2,6 +2,7 @@
 //!
 //! The pipe holds a live run to it, the verifier a finished log, and compaction a log that was cut.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -13,7 +14,10 @@ use crate::outcome::Usage;
 /// What one run has open, and its counters.
 #[derive(Debug, Default)]
 pub(crate) struct RunWatch {
-    open_calls: Vec<OpenCall>,
+    /// By index, which is the order in which they were announced.
+    open_calls: BTreeMap<u32, OpenCall>,
+    /// How many open calls have a label: a run with a hundred thousand open calls must not search them one by one.
+    open_labels: BTreeMap<ToolCallId, u32>,
     next_call_index: u32,
     text_open: bool,
     thinking_open: bool,
@@ -25,7 +29,6 @@ pub(crate) struct RunWatch {
 
 #[derive(Debug)]
 struct OpenCall {
-    index: u32,
     id: ToolCallId,
     name: Arc<str>,
     since: Timestamp,
@@ -50,20 +53,24 @@ impl RunWatch {
                 *open = !chunk.done;
             }
             MessageBody::ToolCallUpdate(call) => {
-                if self.open_calls.iter().any(|open| open.index == call.call_index) {
-                    return Ok(());
-                }
                 if call.call_index < self.next_call_index {
-                    return Err(Misfit::CallIndexReused);
+                    let still_open = self.open_calls.contains_key(&call.call_index);
+                    return if still_open { Ok(()) } else { Err(Misfit::CallIndexReused) };
                 }
                 self.next_call_index = call.call_index.saturating_add(1);
                 self.tool_calls += 1;
                 let (id, name) = (call.tool_call_id.clone(), Arc::clone(&call.name));
-                self.open_calls.push(OpenCall { index: call.call_index, id, name, since: time });
+                *self.open_labels.entry(id.clone()).or_default() += 1;
+                self.open_calls.insert(call.call_index, OpenCall { id, name, since: time });
             }
             MessageBody::ToolResultUpdate(result) => {
-                let open = self.open_calls.iter().position(|open| open.index == result.call_index);
-                self.open_calls.remove(open.ok_or(Misfit::ResultWithoutCall)?);
+                let call = self.open_calls.remove(&result.call_index).ok_or(Misfit::ResultWithoutCall)?;
+                if let Some(count) = self.open_labels.get_mut(&call.id) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.open_labels.remove(&call.id);
+                    }
+                }
             }
             MessageBody::TurnFinished(turn) => {
                 self.turns += 1;
@@ -90,10 +97,11 @@ impl RunWatch {
     /// The messages that close what is open: results for open calls in their order, then the ends of open texts.
     pub(crate) fn close(&mut self, code: &str, message: &str, now: Timestamp) -> Vec<MessageBody> {
         let mut closing: Vec<MessageBody> = Vec::new();
-        for call in self.open_calls.drain(..) {
+        self.open_labels.clear();
+        for (index, call) in std::mem::take(&mut self.open_calls) {
             let result =
                 Map::from_iter([("error".to_owned(), json!(code)), ("message".to_owned(), json!(message))]);
-            closing.push(result_update(call.index, call.id, call.name, true, result, call.since, now));
+            closing.push(result_update(index, call.id, call.name, true, result, call.since, now));
         }
         if std::mem::take(&mut self.thinking_open) {
             closing.push(Chunk::end(true).into());
@@ -104,9 +112,19 @@ impl RunWatch {
         closing
     }
 
-    /// Labels of the calls that have no result yet.
+    /// The calls that have no result yet, with their labels.
     pub(crate) fn open_calls(&self) -> impl Iterator<Item = (u32, &ToolCallId)> {
-        self.open_calls.iter().map(|call| (call.index, &call.id))
+        self.open_calls.iter().map(|(index, call)| (*index, &call.id))
+    }
+
+    /// Label and tool of an open call.
+    pub(super) fn open_call(&self, index: u32) -> Option<(&ToolCallId, &str)> {
+        self.open_calls.get(&index).map(|call| (&call.id, &*call.name))
+    }
+
+    /// Whether a call with this label has no result yet.
+    pub(super) fn has_open_label(&self, label: &ToolCallId) -> bool {
+        self.open_labels.contains_key(label)
     }
 
     /// Whether a text or thinking group has no end yet.
