@@ -3,11 +3,11 @@
 //! A model knows messages and tool *descriptions*; it knows nothing of agents, trees or the tools' code.
 
 mod chat;
-// mod offline;
-//mod script;
+mod script;
 
 pub use crate::outcome::StopReason;
 pub use chat::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, RunLabel,
     ToolChoice, ToolRequest, ToolSpec,
 };
+pub use script::{Script, ScriptModel};
