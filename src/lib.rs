@@ -12,3 +12,6 @@ pub mod tree;
 pub mod model;
 
 pub mod tool;
+
+#[cfg(feature = "cli")]
+pub mod cli;
