@@ -17,7 +17,7 @@ pub(super) struct Cli {
 }
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 completed; 1 failed; 2 bad usage, nothing was run; 3 stopped by a limit; 130 cancelled.";
+Exit status: 0 completed; 1 failed; 2 bad usage, nothing was run; 3 stopped by a limit;\n130 cancelled.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

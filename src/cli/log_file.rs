@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use super::text::one_line;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::RunId;
 use crate::message::ProcessingMessage;
@@ -45,7 +46,7 @@ pub struct LineProblem {
     pub kind: ProblemKind,
     /// What is wrong, for people.
     pub reason: String,
-    /// How the line begins.
+    /// How the line begins, made harmless for a terminal.
     pub start: String,
 }
 
@@ -72,7 +73,7 @@ pub enum ProblemKind {
 impl fmt::Display for LineProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.reason)?;
-        if self.start.is_empty() { Ok(()) } else { write!(f, " (it begins with {:?})", self.start) }
+        if self.start.is_empty() { Ok(()) } else { write!(f, " (it begins: {})", self.start) }
     }
 }
 
@@ -133,7 +134,11 @@ impl<R: BufRead> LogFile<R> {
         let message = match ProcessingMessage::from_json(text) {
             Ok(message) => message,
             Err(_) if !ended => return self.cut(line),
-            Err(error) => return self.problem(ProblemKind::NotAMessage, error.to_string(), line),
+            Err(error) => {
+                // The parser counts lines within the line.
+                let reason = error.to_string().replace(" at line 1 column ", " at column ");
+                return self.problem(ProblemKind::NotAMessage, reason, line);
+            }
         };
         let Some(nesting) = message.nesting() else {
             let reason = format!("a {} message without an envelope", message.body().kind());
@@ -177,7 +182,7 @@ impl<R: BufRead> LogFile<R> {
             line: self.line,
             kind,
             reason,
-            start: String::from_utf8_lossy(head).into_owned(),
+            start: one_line(&String::from_utf8_lossy(head)),
         })
     }
 }

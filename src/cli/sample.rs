@@ -1,5 +1,7 @@
 //! Logs made by hand, for the tests of this room.
 
+#![expect(clippy::needless_pass_by_value, reason = "bodies are written in place")]
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use ratatui::backend::{Backend, ClearType, IntoCrossterm, WindowSize};
-use ratatui::buffer::Cell;
+use ratatui::buffer::{Cell, CellWidth};
 use ratatui::crossterm::cursor::{MoveToColumn, MoveUp};
 use ratatui::crossterm::queue;
 use ratatui::crossterm::style::{Attribute, Print, SetAttribute, SetStyle};
@@ -139,7 +139,7 @@ impl<W: Write> Backend for InlineBackend<W> {
                 self.extents.resize(usize::from(row) + 1, 0);
             }
             if let Some(extent) = self.extents.get_mut(usize::from(row)) {
-                *extent = (*extent).max(column.saturating_add(2)).min(self.screen.width);
+                *extent = (*extent).max(column.saturating_add(cell.cell_width())).min(self.screen.width);
             }
             // How wide other characters are is the terminal's opinion: after one, the column is set anew.
             next = cell.symbol().is_ascii().then_some((column.saturating_add(1), row));

@@ -122,7 +122,7 @@ pub(super) fn totals_row(tree: &RunTree, now: Timestamp, columns: usize) -> Line
     parts.extend(
         lost.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")),
     );
-    Line::styled(fit(&parts.join(" · "), columns), DIM)
+    Line::from(Span::styled(fit(&parts.join(" · "), columns), DIM))
 }
 
 /// What stands for siblings that are not shown: `… 212 more: 200 completed, 12 running`.

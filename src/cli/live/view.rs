@@ -32,7 +32,7 @@ pub fn lines(tree: &RunTree, now: Timestamp, size: Size) -> Vec<Line<'static>> {
         return Vec::new();
     }
     if tree.is_empty() {
-        return vec![Line::styled(fit("waiting for the first message", columns), DIM)];
+        return vec![Line::from(Span::styled(fit("waiting for the first message", columns), DIM))];
     }
     let mut view = View { tree, now, columns, lines: Vec::new() };
     let mut tops: Vec<&Node> = tree.tops().collect();
@@ -71,7 +71,7 @@ impl<'a> View<'a> {
         }
         if !hidden.is_empty() && budget > 0 {
             let line = format!("{}└ {}", below.unwrap_or_default(), summary(&hidden, shown == 0));
-            self.lines.push(Line::styled(fit(&line, self.columns), DIM));
+            self.lines.push(Line::from(Span::styled(fit(&line, self.columns), DIM)));
         }
     }
 

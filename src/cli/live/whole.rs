@@ -32,7 +32,7 @@ pub fn final_lines(tree: &RunTree, columns: usize) -> Vec<Line<'static>> {
     push_siblings(&mut open, &tops, None);
     while let Some(item) = open.pop() {
         match item {
-            Item::Summary(text) => lines.push(Line::styled(fit(&text, columns), DIM)),
+            Item::Summary(text) => lines.push(Line::from(Span::styled(fit(&text, columns), DIM))),
             Item::Node { node, head, below } => {
                 lines.push(row(node, &head, now, columns));
                 let children: Vec<&Node> = tree.children(node).collect();
