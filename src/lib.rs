@@ -1,4 +1,19 @@
 //! Sub-agents that stream.
+//!
+//! A parent agent delegates to child agents. Every child is a stream of [`ProcessingMessage`]s that settles into one
+//! [`SubAgentOutcome`]; its messages, stamped with where they belong in the tree, appear live in one ordered event log, however deep
+//! the nesting; user interfaces fold that log into a tree.
+//!
+//! The modules below stand in the order in which they build on one another: a module uses those above it and none below.
+//!
+//! # Features
+//!
+//! | feature | brings | default |
+//! |---|---|---|
+//! | – | the core: messages, tree, bus, pipe, models, tools, agents; no HTTP, no database, no JavaScript engine | always |
+//! | `workspace` | the tools that read and change a directory, on ripgrep's own crates | through `cli` |
+//! | `cli` | the program `anabranch`: flags, the live tree in the terminal | yes |
+
 pub mod id;
 
 pub mod error;
@@ -29,6 +44,13 @@ pub mod tool;
 
 pub mod agent;
 
+#[cfg(feature = "cli")]
+pub mod cli;
+
+pub use agent::Agent;
+pub use context::{Root, RunContext, RunSpec};
+pub use forward::forward_subagent_stream;
 pub use message::{Chunk, MessageBody, ProcessingMessage};
 pub use outcome::SubAgentOutcome;
 pub use stream::SubAgentStream;
+pub use tree::{Delivery, RunTree};

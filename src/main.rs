@@ -1,1 +1,7 @@
-fn main() {}
+//! The `anabranch` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    anabranch::cli::main()
+}

@@ -3,6 +3,7 @@
 //! A model knows messages and tool *descriptions*; it knows nothing of agents, trees or the tools' code.
 
 mod chat;
+mod offline;
 mod script;
 
 pub use crate::outcome::StopReason;
@@ -10,4 +11,5 @@ pub use chat::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, RunLabel,
     ToolChoice, ToolRequest, ToolSpec,
 };
+pub use offline::OfflineModel;
 pub use script::{Script, ScriptModel};

@@ -194,6 +194,7 @@ impl Writer {
                     is_error: rest.contains(&"error"),
                     result: map(json!({"result": 1})),
                     duration_ms: 2,
+                    message: None,
                     extra,
                 }
                 .into()

@@ -1,0 +1,222 @@
+//! The flags as they are typed. What they mean is in `options`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::options::{duration, money, number, task, tool_name};
+use crate::budget::Limit;
+
+/// Sub-agents that stream: every child is a stream with one outcome, live in one ordered event log.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, term_width = 100, after_help = EXIT_STATUS)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 completed; 1 failed; 2 bad usage, nothing was run; 3 stopped by a limit;\n130 cancelled.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run an agent on a task in a workspace.
+    ///
+    /// What it does grows as a tree on the terminal; the result goes to stdout. Ctrl-C cancels the whole tree, a second
+    /// one ends the program at once.
+    ///
+    /// A limit is a number or the word `unlimited`; 0 means none at all.
+    #[command(after_help = EXIT_STATUS)]
+    Run(Box<RunArgs>),
+
+    /// Fold a log to its tree and print it.
+    ///
+    /// Lines that are no messages of the log are reported on stderr and left out. The exit status is that of the root's
+    /// outcome; a log that ends before its root does gives 1.
+    #[command(after_help = EXIT_STATUS)]
+    Replay(ReplayArgs),
+
+    /// Check a log against the invariants; print each violation with its seq.
+    #[command(after_help = "\
+Exit status: 0 the log holds; 1 it does not, or has lines that are no messages; 2 it cannot be read.")]
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// What is to be done, in one argument: quote it.
+    #[arg(value_parser = task)]
+    pub(super) task: String,
+
+    /// The model: `offline` (no network, no key: a keyword search over the workspace) or `script:FILE` (what each run
+    /// says, written down).
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "offline",
+        env = "ANABRANCH_MODEL",
+        hide_env_values = true
+    )]
+    pub(super) model: String,
+
+    /// The directory that the tools see. They cannot leave it.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = ".",
+        env = "ANABRANCH_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub(super) workspace: PathBuf,
+
+    /// What to print.
+    #[arg(
+        long,
+        value_name = "FORM",
+        default_value = "auto",
+        env = "ANABRANCH_OUTPUT",
+        hide_env_values = true
+    )]
+    pub(super) output: RunOutput,
+
+    /// A JSON schema that the result has to satisfy. A result that still does not after one repair turn fails the run.
+    #[arg(long, value_name = "FILE")]
+    pub(super) schema: Option<PathBuf>,
+
+    /// Allow tools that change the workspace, such as write_file and edit_file. Repeatable, or separated by commas.
+    #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = tool_name)]
+    pub(super) allow: Vec<String>,
+
+    /// Deny tools. A denied call is answered with a refusal, and the run goes on. Repeatable, or separated by commas.
+    #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = tool_name)]
+    pub(super) deny: Vec<String>,
+
+    /// Add a set of tools: `chaos` has tools that sleep, hang, fail, panic and flood, for whoever tests an agent or a UI.
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
+    pub(super) tools: Vec<ToolSet>,
+
+    /// Make ids and jitter reproducible [default: different each time].
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+
+    /// What happens to background runs when the root's own work has ended.
+    #[arg(long, value_name = "POLICY", default_value = "join")]
+    pub(super) background_policy: BackgroundPolicy,
+
+    #[command(flatten)]
+    pub(super) limits: LimitArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(super) struct LimitArgs {
+    /// How deep runs may nest; the root is at 0. A run at the limit is not offered the tools that spawn.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = number::<u32>, env = "ANABRANCH_MAX_DEPTH",
+          hide_env_values = true)]
+    pub(super) max_depth: Limit<u32>,
+
+    /// Runs that work at once; one that waits for its children does not count. Others wait, shown as queued.
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u32>,
+          env = "ANABRANCH_MAX_LIVE", hide_env_values = true)]
+    pub(super) max_live: Limit<u32>,
+
+    /// All runs of the tree, ever, the root included. A spawn beyond it is refused, and its caller goes on.
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = number::<u64>, env = "ANABRANCH_MAX_RUNS",
+          hide_env_values = true)]
+    pub(super) max_runs: Limit<u64>,
+
+    /// Model turns of each run. A run that needs more is stopped, with what it has.
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
+          env = "ANABRANCH_MAX_TURNS", hide_env_values = true)]
+    pub(super) max_turns: Limit<u64>,
+
+    /// Tool calls of each run. A run that needs more is stopped, with what it has.
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
+          env = "ANABRANCH_MAX_TOOL_CALLS", hide_env_values = true)]
+    pub(super) max_tool_calls: Limit<u64>,
+
+    /// Time of the whole tree, such as 90s, 5m or 1h30m. The root is stopped, its children are cancelled.
+    #[arg(long, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
+          env = "ANABRANCH_TIMEOUT", hide_env_values = true)]
+    pub(super) timeout: Limit<Duration>,
+
+    /// Time without a message of a run or of any run below it, such as 30s. The run is stopped.
+    #[arg(long, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
+          env = "ANABRANCH_IDLE_TIMEOUT", hide_env_values = true)]
+    pub(super) idle_timeout: Limit<Duration>,
+
+    /// Tokens of the whole tree, input and output together. Runs are stopped, spawns refused.
+    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
+          env = "ANABRANCH_BUDGET_TOKENS", hide_env_values = true)]
+    pub(super) budget_tokens: Limit<u64>,
+
+    /// US dollars of the whole tree, as far as the model's prices are known. Runs are stopped, spawns refused.
+    #[arg(long, value_name = "USD", default_value = "unlimited", value_parser = money,
+          env = "ANABRANCH_BUDGET_USD", hide_env_values = true)]
+    pub(super) budget_usd: Limit<f64>,
+}
+
+/// What `run` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunOutput {
+    /// The live tree on stderr if that is a terminal; the result on stdout.
+    Auto,
+    /// The tree on stdout: live on a terminal, else a line for each event.
+    Tree,
+    /// The result only.
+    Text,
+    /// Each message as soon as it happens, one JSON object a line.
+    Jsonl,
+}
+
+/// Sets of tools that are not there by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ToolSet {
+    /// Tools that sleep, hang, fail, panic and flood.
+    Chaos,
+}
+
+/// What happens to background runs when the root's own work has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackgroundPolicy {
+    /// Wait for them, within --timeout.
+    Join,
+    /// Cancel them.
+    Cancel,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// A log in JSON Lines; `-` is standard input.
+    pub(super) file: PathBuf,
+
+    /// What to print.
+    #[arg(long, value_name = "FORM", default_value = "tree")]
+    pub(super) output: ReplayOutput,
+}
+
+/// What `replay` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReplayOutput {
+    /// The tree, a line for each run.
+    Tree,
+    /// A line for each event, as `run --output tree` prints them where there is no terminal.
+    Events,
+    /// The root's result only.
+    Text,
+    /// The messages as they are, without what is none.
+    Jsonl,
+    /// The folded tree as one JSON object.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// A log in JSON Lines; `-` is standard input.
+    pub(super) file: PathBuf,
+}
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

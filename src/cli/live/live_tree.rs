@@ -1,0 +1,167 @@
+//! The live tree: messages in, frames out.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use ratatui::layout::{Rect, Size};
+use ratatui::text::Text;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+
+use super::super::text::several_lines;
+use super::inline::InlineBackend;
+use super::paint::write_lines;
+use super::view::lines;
+use super::whole::final_lines;
+use crate::message::Timestamp;
+use crate::tree::{Delivery, RunTree};
+
+/// The shortest time between two frames: 30 a second.
+pub const FRAME: Duration = Duration::from_millis(33);
+
+/// How often the clock on the screen moves when nothing else does.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often everything is painted anew: heals what others wrote into the drawing, such as a typed line feed.
+const REPAINT: Duration = Duration::from_secs(1);
+
+/// The tree of a root while it grows, drawn on a terminal below what is already there.
+///
+/// It changes nothing of the terminal that would have to be restored: see [`InlineBackend`]. Dropped without
+/// [`Self::finish`], it leaves its last frame where it is, and the cursor below it.
+pub struct LiveTree<W: Write> {
+    terminal: Terminal<InlineBackend<W>>,
+    tree: RunTree,
+    /// Something happened since the last frame.
+    dirty: bool,
+    drawn: Option<Timestamp>,
+    painted: Option<Timestamp>,
+    screen: Size,
+    height: u16,
+}
+
+impl<W: Write> LiveTree<W> {
+    /// A tree without runs, to be drawn on `out`, a terminal of this process. Nothing is drawn yet.
+    ///
+    /// # Errors
+    ///
+    /// None that a terminal could cause; those of the drawing library.
+    pub fn new(out: W) -> io::Result<Self> {
+        Self::on(InlineBackend::new(out))
+    }
+
+    /// The same on a backend of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn on(backend: InlineBackend<W>) -> io::Result<Self> {
+        let options = TerminalOptions { viewport: Viewport::Fixed(Rect::ZERO) };
+        Ok(Self {
+            terminal: Terminal::with_options(backend, options)?,
+            tree: RunTree::new(),
+            dirty: true,
+            drawn: None,
+            painted: None,
+            screen: Size::ZERO,
+            height: 0,
+        })
+    }
+
+    /// The tree so far.
+    pub fn tree(&self) -> &RunTree {
+        &self.tree
+    }
+
+    /// Takes what a subscription delivers. Draws nothing: any number of messages make one frame.
+    pub fn apply(&mut self, delivery: &Delivery) {
+        self.tree.apply(delivery);
+        self.dirty = true;
+    }
+
+    /// Draws a frame if one is due: at most one in [`FRAME`], whatever happens; and some a second when nothing does,
+    /// for the clock's sake. Returns whether it drew. Call it about every [`FRAME`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer. The tree stays right; the next frame is painted whole.
+    pub fn draw(&mut self, now: Timestamp) -> io::Result<bool> {
+        let pause = if self.dirty { FRAME } else { TICK };
+        if self.drawn.is_some_and(|drawn| drawn <= now && now.since(drawn) < pause) {
+            return Ok(false);
+        }
+        self.drawn = Some(now);
+        self.frame(now).inspect_err(|_| self.painted = None)?;
+        self.dirty = false;
+        Ok(true)
+    }
+
+    fn frame(&mut self, now: Timestamp) -> io::Result<()> {
+        let screen = self.terminal.backend().measure();
+        // The line below the drawing is where the cursor rests.
+        let room = Size { width: screen.width, height: screen.height.saturating_sub(1) };
+        let lines = lines(&self.tree, now, room);
+        let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(room.height);
+        let fresh = self.painted.is_some_and(|painted| painted <= now && now.since(painted) < REPAINT);
+        if !fresh || (screen, height) != (self.screen, self.height) {
+            self.terminal.backend_mut().erase(screen)?;
+            self.terminal.resize(Rect::new(0, 0, screen.width, height))?;
+            (self.screen, self.height, self.painted) = (screen, height, Some(now));
+        }
+        let text = Text::from(lines);
+        self.terminal.draw(|frame| frame.render_widget(text, frame.area()))?;
+        self.terminal.backend_mut().show(height)
+    }
+
+    /// Takes the drawing off, so that something else may be written to the terminal; the next frame is drawn below it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn hide(&mut self) -> io::Result<()> {
+        if self.painted.take().is_some() {
+            let backend = self.terminal.backend_mut();
+            let screen = backend.measure();
+            backend.erase(screen)?;
+            backend.write_queued()?;
+            (self.height, self.drawn) = (0, None);
+        }
+        Ok(())
+    }
+
+    /// Writes text that stays, above the drawing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn print_above(&mut self, text: &str) -> io::Result<()> {
+        self.hide()?;
+        let out = self.terminal.backend_mut().out();
+        writeln!(out, "{}", several_lines(text.trim_end()))?;
+        out.flush()
+    }
+
+    /// Replaces the drawing by the whole tree, a line for each run, which stays.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.hide()?;
+        let columns = usize::from(self.terminal.backend().measure().width);
+        let mut bytes = Vec::new();
+        write_lines(&mut bytes, &final_lines(&self.tree, columns), true)?;
+        let out = self.terminal.backend_mut().out();
+        out.write_all(&bytes)?;
+        out.flush()
+    }
+}
+
+impl<W: Write> std::fmt::Debug for LiveTree<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveTree").field("runs", &self.tree.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "live_tree_tests.rs"]
+mod tests;

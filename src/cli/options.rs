@@ -1,0 +1,185 @@
+//! What the flags mean: checked once, at the door. Nothing behind it looks at a flag again.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::args::{BackgroundPolicy, LimitArgs, RunArgs, RunOutput, ToolSet};
+use crate::budget::Limit;
+
+/// What `run` is to do.
+#[derive(Debug)]
+pub(crate) struct RunOptions {
+    /// The task; not blank.
+    pub(crate) task: String,
+    /// Which model.
+    pub(crate) model: ModelChoice,
+    /// A directory that can be read, absolute, without symbolic links.
+    pub(crate) workspace: PathBuf,
+    /// What to print.
+    pub(crate) output: RunOutput,
+    /// What the result has to satisfy.
+    pub(crate) schema: Option<Value>,
+    /// Tools that may be called although they change something.
+    pub(crate) allow: Vec<String>,
+    /// Tools that may not be called. No tool is in both.
+    pub(crate) deny: Vec<String>,
+    /// Whether the fault tools are there.
+    pub(crate) chaos: bool,
+    /// The seed of ids and jitter.
+    pub(crate) seed: Option<u64>,
+    /// What happens to background runs at the end.
+    pub(crate) background: BackgroundPolicy,
+    /// The limits.
+    pub(crate) limits: LimitArgs,
+}
+
+/// Which model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ModelChoice {
+    /// The keyword search that needs no network.
+    Offline,
+    /// The script model, by the script's file. It exists; whether it is a script, its reader says.
+    Script(PathBuf),
+}
+
+/// A flag that cannot be used: which, what is wrong, how to do it right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsageError {
+    flag: &'static str,
+    value: String,
+    what: String,
+    fix: String,
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flag, value, what, fix } = self;
+        write!(f, "invalid value '{value}' for '{flag}': {what}; {fix}")
+    }
+}
+
+impl TryFrom<RunArgs> for RunOptions {
+    type Error = UsageError;
+
+    fn try_from(args: RunArgs) -> Result<Self, UsageError> {
+        if let Some(tool) = args.allow.iter().find(|tool| args.deny.contains(tool)) {
+            return Err(UsageError {
+                flag: "--deny",
+                value: tool.clone(),
+                what: "the same tool is in --allow".into(),
+                fix: "name it in one of them only".into(),
+            });
+        }
+        Ok(Self {
+            model: model(&args.model)?,
+            workspace: workspace(&args.workspace)?,
+            schema: args.schema.as_deref().map(schema).transpose()?,
+            task: args.task,
+            output: args.output,
+            allow: args.allow,
+            deny: args.deny,
+            chaos: args.tools.contains(&ToolSet::Chaos),
+            seed: args.seed,
+            background: args.background_policy,
+            limits: args.limits,
+        })
+    }
+}
+
+fn model(name: &str) -> Result<ModelChoice, UsageError> {
+    let fail =
+        |what: String, fix: &str| UsageError { flag: "--model", value: name.into(), what, fix: fix.into() };
+    match name.split_once(':') {
+        None if name == "offline" => Ok(ModelChoice::Offline),
+        Some(("script", "")) => Err(fail("no script file is named".into(), "write script:FILE")),
+        Some(("script", file)) => {
+            let path = PathBuf::from(file);
+            match std::fs::metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => {
+                    Err(fail("it is a directory".into(), "name a script file"))
+                }
+                Ok(_) => Ok(ModelChoice::Script(path)),
+                Err(error) => {
+                    Err(fail(format!("cannot read {file}: {error}"), "name a script file that can be read"))
+                }
+            }
+        }
+        _ => Err(fail("unknown model".into(), "use 'offline' or 'script:FILE'")),
+    }
+}
+
+fn workspace(path: &Path) -> Result<PathBuf, UsageError> {
+    let fail = |error: std::io::Error| UsageError {
+        flag: "--workspace",
+        value: path.display().to_string(),
+        what: error.to_string(),
+        fix: "name a directory that can be read".into(),
+    };
+    let directory = path.canonicalize().map_err(fail)?;
+    std::fs::read_dir(&directory).map_err(fail)?;
+    Ok(directory)
+}
+
+fn schema(path: &Path) -> Result<Value, UsageError> {
+    let fail = |what: String, fix: &str| UsageError {
+        flag: "--schema",
+        value: path.display().to_string(),
+        what,
+        fix: fix.into(),
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| fail(error.to_string(), "name a file that can be read"))?;
+    let schema: Value = serde_json::from_str(&text)
+        .map_err(|error| fail(format!("not JSON: {error}"), "write a JSON schema into it"))?;
+    jsonschema::validator_for(&schema)
+        .map_err(|error| fail(format!("not a JSON schema: {error}"), "see https://json-schema.org"))?;
+    Ok(schema)
+}
+
+/// Reads the task. Blanks alone are none.
+pub(super) fn task(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the task is empty; say in one quoted argument what is to be done".into()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Reads a whole number or `unlimited`.
+pub(super) fn number<T: FromStr>(text: &str) -> Result<Limit<T>, String> {
+    if text == "unlimited" {
+        return Ok(Limit::Unlimited);
+    }
+    let fail = "not a whole number of that range; give one from 0 (none at all), or 'unlimited'";
+    text.parse().map(Limit::At).map_err(|_| fail.to_owned())
+}
+
+/// Reads an amount of money or `unlimited`.
+pub(super) fn money(text: &str) -> Result<Limit<f64>, String> {
+    match text.parse::<f64>() {
+        _ if text == "unlimited" => Ok(Limit::Unlimited),
+        Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(Limit::At(amount)),
+        _ => Err("not an amount; give a number from 0, such as 0.50, or 'unlimited'".into()),
+    }
+}
+
+/// Reads a time span with its unit, or `unlimited`.
+pub(super) fn duration(text: &str) -> Result<Limit<Duration>, String> {
+    if text == "unlimited" {
+        return Ok(Limit::Unlimited);
+    }
+    humantime::parse_duration(text).map(Limit::At).map_err(|error| {
+        format!("{error}; give a number with its unit, such as 90s, 5m or 1h30m, or 'unlimited'")
+    })
+}
+
+/// Reads the name of a tool.
+pub(super) fn tool_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("no tool is named; give names separated by commas, without a comma at the end".into()),
+        name => Ok(name.to_owned()),
+    }
+}
