@@ -97,7 +97,11 @@ fn main_files(places: &[Place]) -> String {
             files.push(&place.path);
         }
     }
-    files.join(" and ")
+    match files.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 fn names(terms: &Terms) -> String {

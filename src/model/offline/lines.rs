@@ -104,8 +104,9 @@ const KEYWORDS: &[&str] = &[
     "macro_rules!",
 ];
 
-/// The same words as a pattern that ends where the name starts.
-pub(super) const DEFINITION_PATTERN: &str = r"^\s*(?:(?:pub(?:\([^)]*\))?|export|default|async|static|abstract|public|private|protected|final|unsafe|const|extern(?:\s+\S+)?|override|declare)\s+)*(?:fn|struct|enum|trait|union|mod|type|class|def|function\*?|interface|namespace|func(?:\s+\([^)]*\))?|const|static|macro_rules!)\s+(?:mut\s+)?\w*?";
+/// Finds lines that may define what follows it in a pattern. Short, since people watch the calls; what a line really is,
+/// [`line_kind`] decides.
+pub(super) const DEFINITION_PATTERN: &str = r"\b(?:fn|struct|enum|trait|type|mod|class|def|function\*?|interface|func|const|macro_rules!)\s+(?:\([^)]*\)\s*)?\w*?";
 
 /// Whether files with this extension are read as text here.
 pub(super) fn is_known_extension(extension: &str) -> bool {

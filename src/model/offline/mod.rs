@@ -24,4 +24,7 @@ mod searcher;
 mod terms;
 mod words;
 
+#[cfg(test)]
+mod test_kit;
+
 pub use model::OfflineModel;

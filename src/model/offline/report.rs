@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Keyword search (a heuristic, not a language model) for: cancel, token
-//! hits: 212 in 31 files, cut off
+//! hits: 212 lines in 31 files, cut off
 //! failed: grep: permission denied
 //!
 //! place: src/token.rs:55
@@ -87,7 +87,7 @@ impl Report {
     pub(super) fn write(&self) -> String {
         let mut text = format!("{TITLE}{}\n", list(&self.terms));
         let cut = if self.cut { ", cut off" } else { "" };
-        line(&mut text, &format!("hits: {} in {} files{cut}", self.hits, self.files));
+        line(&mut text, &format!("hits: {} lines in {} files{cut}", self.hits, self.files));
         for failure in &self.failures {
             line(&mut text, &format!("failed: {}", one_line(failure)));
         }

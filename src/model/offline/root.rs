@@ -96,7 +96,12 @@ fn groups(terms: &Terms) -> Vec<Vec<&Term>> {
             _ => groups.push(vec![term]),
         }
     }
-    groups.truncate(most);
+    // What is more joins the last group, as far as it fits.
+    let rest: Vec<&Term> = groups.split_off(most.min(groups.len())).concat();
+    if let Some(last) = groups.last_mut() {
+        last.extend(rest);
+        last.truncate(MOST_TERMS);
+    }
     groups
 }
 

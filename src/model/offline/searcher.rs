@@ -208,12 +208,16 @@ fn second_turn(
         }
     }
     let text = format!(
-        "{} lines in {} files match; reading the {} best places.",
-        report.hits,
-        report.files,
-        places.len()
+        "{} in {} match; reading the best {}.",
+        count(report.hits, "line", "lines"),
+        count(report.files, "file", "files"),
+        count(places.len(), "place", "places")
     );
     Turn { text: vec![text], calls }
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// What to read of which file: windows around the places, those of one file that touch as one.
@@ -290,8 +294,13 @@ fn quote(candidate: &Candidate, window: &Lines) -> Vec<(u64, String)> {
         numbers.extend(documented.map(|(number, _)| *number));
     }
     numbers.dedup();
+    let depth = |text: &str| text.chars().take_while(|c| c.is_whitespace()).count();
+    // What is indented less is not part of it any more.
+    let least = depth(&candidate.text);
+    let inside = |text: &str| is_document || text.trim().is_empty() || depth(text) >= least;
+    let lines = numbers.into_iter().filter_map(|number| Some((number, window.get(&number)?)));
     let mut quote: Vec<(u64, String)> =
-        numbers.into_iter().filter_map(|number| Some((number, window.get(&number)?.clone()))).collect();
+        lines.take_while(|(_, text)| inside(text)).map(|(number, text)| (number, text.clone())).collect();
     while quote.last().is_some_and(|(_, text)| text.trim().is_empty()) {
         quote.pop();
     }

@@ -73,7 +73,8 @@ pub(super) fn of_task(text: &str) -> Terms {
     let mut spare = Vec::new();
     let mut weak = Vec::new();
     for token in tokens(text) {
-        let plain_word = token.form == Form::Word;
+        // What is quoted is meant, also if it is a word that says nothing elsewhere.
+        let plain_word = token.form == Form::Word && token.quoted.is_none();
         let word = token.text.to_lowercase();
         if plain_word && words::asks_for_tests(&word) {
             terms.wants_tests = true;
