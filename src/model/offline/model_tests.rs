@@ -137,3 +137,24 @@ fn arguments_fit_the_tool() {
     assert_eq!(conversation.fitting("grep", arguments.clone()), json!({ "pattern": "p", "max_results": 50 }));
     assert_eq!(conversation.fitting("unknown", arguments.clone()), arguments);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Whatever is asked and whatever the tools answer, the run ends, and nothing panics.
+    #[test]
+    fn any_task_and_any_answers_end(
+        task in "(\\PC| |`|cancel|tests|größe|\"){0,40}",
+        found in "((a|ü|src/x\\.rs)(:|-)[0-9]{0,21}(:|-)\\PC{0,30}(cancel)?\n){0,9}\\PC*",
+        read in "([0-9]{0,21}\t\\PC*\n){0,9}",
+        is_error: bool,
+    ) {
+        let answer = move |name: &str, _: &Value| match name {
+            "grep" => Some((found.clone(), is_error)),
+            "read_file" => Some((read.clone(), is_error)),
+            _ => None,
+        };
+        let text = play(&task, &["run_search", "grep", "read_file"], &answer, &mut Vec::new());
+        proptest::prop_assert!(text.ends_with("`--model` takes a real one.\n"));
+    }
+}
