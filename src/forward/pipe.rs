@@ -48,7 +48,9 @@ pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forwar
         phase: Phase::Start(reservation),
         timers: None,
         epoch: 0,
-        since_budget: 0,
+        // Due with the first look, so that many children that begin in one poll do not each say this many for nothing: a wide
+        // fan-out would outrun the retained window before anybody could read.
+        since_budget: MESSAGES_A_BUDGET_UNIT,
         units: 0,
         run: LiveRun { record, begun: false, settled: false },
     }

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use ratatui::backend::{Backend, ClearType, IntoCrossterm, WindowSize};
 use ratatui::buffer::{Cell, CellWidth};
-use ratatui::crossterm::cursor::{MoveToColumn, MoveUp};
+use ratatui::crossterm::cursor::{MoveDown, MoveToColumn, MoveUp};
 use ratatui::crossterm::queue;
 use ratatui::crossterm::style::{Attribute, Print, SetAttribute, SetStyle};
 use ratatui::crossterm::terminal::{
@@ -70,9 +70,13 @@ impl<W: Write> InlineBackend<W> {
         };
         queue!(self.frame, MoveToColumn(0))?;
         if up > 0 {
+            // Row by row: what is cleared from the top of the screen at once, some terminals keep in their scrollback.
             queue!(self.frame, MoveUp(up))?;
+            for _ in 0..up {
+                queue!(self.frame, Clear(Erase::CurrentLine), MoveDown(1))?;
+            }
+            queue!(self.frame, Clear(Erase::FromCursorDown), MoveUp(up))?;
         }
-        queue!(self.frame, Clear(Erase::FromCursorDown))?;
         self.extents.clear();
         (self.row, self.screen) = (0, screen);
         Ok(())

@@ -35,6 +35,8 @@ pub struct LiveTree<W: Write> {
     dirty: bool,
     drawn: Option<Timestamp>,
     painted: Option<Timestamp>,
+    /// When the terminal last changed its size.
+    resized: Option<Timestamp>,
     screen: Size,
     height: u16,
 }
@@ -62,6 +64,7 @@ impl<W: Write> LiveTree<W> {
             dirty: true,
             drawn: None,
             painted: None,
+            resized: None,
             screen: Size::ZERO,
             height: 0,
         })
@@ -101,7 +104,13 @@ impl<W: Write> LiveTree<W> {
         let room = Size { width: screen.width, height: screen.height.saturating_sub(1) };
         let lines = lines(&self.tree, now, room);
         let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(room.height);
-        let fresh = self.painted.is_some_and(|painted| painted <= now && now.since(painted) < REPAINT);
+        if screen != self.screen && self.painted.is_some() {
+            self.resized = Some(now);
+        }
+        let within =
+            |time: Option<Timestamp>| time.is_some_and(|time| time <= now && now.since(time) < REPAINT);
+        // While a window is dragged, the size that was measured may be gone when the frame arrives.
+        let fresh = within(self.painted) && !within(self.resized);
         if !fresh || (screen, height) != (self.screen, self.height) {
             self.terminal.backend_mut().erase(screen)?;
             self.terminal.resize(Rect::new(0, 0, screen.width, height))?;

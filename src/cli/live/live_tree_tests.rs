@@ -17,6 +17,8 @@ struct Screen {
     rows: Vec<Vec<String>>,
     row: usize,
     column: usize,
+    /// The first row that is not scrollback.
+    top: usize,
     width: usize,
     height: usize,
     wrap: bool,
@@ -35,6 +37,7 @@ impl Screen {
             if c == '\r' || c == '\n' {
                 if c == '\n' {
                     self.row += 1;
+                    self.top = self.top.max((self.row + 1).saturating_sub(self.height));
                 }
                 self.column = 0;
                 rest = &rest[1..];
@@ -51,9 +54,16 @@ impl Screen {
     fn control(&mut self, argument: &str, command: &str) {
         let number = || argument.parse::<usize>().unwrap_or(1);
         match (argument, command) {
-            (_, "A") => self.row = self.row.saturating_sub(number()).max(self.top()),
+            (_, "A") => self.row = self.row.saturating_sub(number()).max(self.top),
             (_, "G") => self.column = number() - 1,
+            (_, "B") => self.row = (self.row + number()).min(self.top + self.height - 1),
+            ("2", "K") => {
+                if let Some(row) = self.rows.get_mut(self.row) {
+                    row.clear();
+                }
+            }
             ("" | "0", "J") => {
+                assert!(self.row > self.top, "the whole screen would be kept in the scrollback");
                 self.rows.truncate(self.row + 1);
                 if let Some(row) = self.rows.get_mut(self.row) {
                     row.truncate(self.column);
@@ -64,10 +74,6 @@ impl Screen {
             ("?2026", "h" | "l") | (_, "m") => {}
             other => panic!("the backend wrote {other:?}"),
         }
-    }
-
-    fn top(&self) -> usize {
-        (self.rows.len().max(self.row + 1)).saturating_sub(self.height)
     }
 
     fn put(&mut self, grapheme: &str) {
@@ -89,6 +95,10 @@ impl Screen {
 
     fn resize(&mut self, width: usize, height: usize) {
         let (mut rows, mut cursor) = (Vec::new(), 0);
+        // What is blank below the cursor does not count.
+        while self.rows.len() > self.row && self.rows.last().is_some_and(Vec::is_empty) {
+            self.rows.pop();
+        }
         for (at, row) in self.rows.iter().enumerate() {
             if at == self.row {
                 cursor = rows.len();
@@ -102,11 +112,13 @@ impl Screen {
         if self.row >= self.rows.len() {
             cursor = rows.len() + self.row - self.rows.len();
         }
+        self.top = rows.len().max(cursor + 1).saturating_sub(height);
         (self.rows, self.row, self.width, self.height) = (rows, cursor, width, height);
     }
 
     fn text(&self) -> String {
-        self.rows.iter().map(|row| row.concat().trim_end().to_owned() + "\n").collect()
+        let text: String = self.rows.iter().map(|row| row.concat().trim_end().to_owned() + "\n").collect();
+        text.trim_end_matches('\n').to_owned() + "\n"
     }
 }
 
@@ -158,7 +170,8 @@ impl Setup {
             picture.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect();
         let screen = self.screen.borrow();
         assert_eq!(screen.text(), format!("{before}{picture}"));
-        assert_eq!((screen.row, screen.column), (screen.rows.len(), 0), "the cursor rests below");
+        let rows = screen.text().lines().count();
+        assert_eq!((screen.row, screen.column), (rows, 0), "the cursor rests below");
         assert!(screen.wrap);
     }
 }

@@ -45,13 +45,20 @@ pub(super) fn node_row(prefix: &str, node: &Node, figures: &[String], columns: u
     } else if !agent.is_empty() && agent != title {
         title = format!("{title} ({agent})");
     }
+    let ending = ending(node);
+    let joined = figures.iter().map(|figure| width(figure) + 3).sum::<usize>();
+    // Where not all has room, why it failed says more than what it used.
+    let cramped = room < TITLE + joined + width(&ending).min(TITLE);
+    let figures =
+        figures.get(..if cramped && !ending.is_empty() { 1 } else { figures.len() }).unwrap_or(figures);
     let figures: String = figures.iter().map(|figure| format!(" · {figure}")).collect();
     let figures_room = width(&figures);
-    let title = fit(&title, room.saturating_sub(figures_room).max(TITLE.min(room)));
+    let taken = figures_room + width(&ending).min(TITLE);
+    let title = fit(&title, room.saturating_sub(taken).max(TITLE.min(room)));
     let mut left = room.saturating_sub(width(&title));
     let figures = fit(&figures, left);
     left -= width(&figures).min(left);
-    let ending = fit(&ending(node), left);
+    let ending = fit(&ending, left);
     let weight = if node.status.is_settled() { Modifier::empty() } else { Modifier::BOLD };
     Line::from(vec![
         Span::styled(prefix, DIM),

@@ -201,7 +201,7 @@ impl<'a> View<'a> {
             details.push((Style::new().fg(Color::Blue), line));
         }
         if calls.len() > CALLS {
-            details.push((DIM, format!("→ {} more", plural((calls.len() - CALLS) as u64, "open call"))));
+            details.push((DIM, format!("→ {}", plural((calls.len() - CALLS) as u64, "more open call"))));
         }
         if let (Some(note), false) = (note, node.status == Status::Retrying) {
             details.push((DIM, format!("· {note}")));

@@ -160,7 +160,7 @@ fn waiting_is_visible() {
     → grep n=1
     → grep n=2
     → grep n=3
-    → 3 open calls more
+    → 3 more open calls
     · halfway
 5 of 5 runs live · 1.6s
 "
