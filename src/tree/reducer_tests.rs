@@ -54,13 +54,13 @@ pub(in crate::tree) fn walk(tree: &RunTree) {
         for child in tree.children(node) {
             assert!(tree.parent(child).is_some_and(|parent| std::ptr::eq(parent, node)));
         }
-        tree.subtree_usage(node);
+        let _ = tree.subtree_usage(node);
     }
     let json = tree.to_json().to_string();
     assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "a reader refuses {json}");
     assert_eq!(tree.root().is_some(), !tree.is_empty());
     assert_eq!(tree.settled(), tree.nodes().filter(|node| node.status.is_settled()).count());
-    tree.usage();
+    let _ = tree.usage();
 }
 
 #[test]
