@@ -241,10 +241,6 @@ impl Root {
         &self.0.token
     }
 
-    pub(crate) fn limits(&self) -> &RunLimits {
-        &self.0.limits
-    }
-
     pub(crate) fn ended(&self) -> &Notify {
         &self.0.ended
     }

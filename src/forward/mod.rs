@@ -3,6 +3,7 @@
 
 mod cancel;
 mod close;
+mod delegate;
 mod pipe;
 mod relay;
 mod root_run;
