@@ -114,6 +114,15 @@ fn i1_a_first_message_that_is_no_start() {
 }
 
 #[test]
+fn what_a_cut_head_hides_is_not_held_against_the_rest() {
+    let mut log = log(
+        "root started; root call 0; root log x; a started by root 0; a turn 1 1; a done; root turn 1 1; root done",
+    );
+    log.drain(..2);
+    assert_eq!(found(&renumbered(log)), [("I1", 0)]);
+}
+
+#[test]
 fn i5_failure_is_no_success() {
     let changes: [ChangeEnd; 2] = [|body| body.ok = false, |body| body.failure = Some(FailureKind::Tool)];
     for change in changes {
@@ -198,6 +207,12 @@ fn i20_usage() {
     let mut silent = base();
     ending(&mut silent, 3, |body| (body.usage, body.subtree_usage, body.turns) = (None, None, None));
     assert_eq!(verify(&silent), []);
+    // While a background run below it is live, a subtree may count of it what it likes.
+    let mut early = log(
+        "root started; a started by root; b started by a; bg started by b background; b done; a done; bg turn 5 5; bg done; root done",
+    );
+    ending(&mut early, 5, |body| body.subtree_usage = Some(Usage::of_call(3, 3)));
+    assert_eq!(verify(&early), []);
     // A failed child's tokens count, and so do those of a background run that outlives its parent.
     for timeline in [
         "root started; a started by root; a turn 5 5; a failed; root done",
