@@ -38,6 +38,8 @@ pub mod context;
 
 pub mod forward;
 
+pub mod testing;
+
 pub mod model;
 
 pub mod tool;

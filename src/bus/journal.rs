@@ -8,7 +8,7 @@ use crate::message::ProcessingMessage;
 /// Keeps messages for later.
 ///
 /// Called for each message in `seq` order, inside the append: an implementation hands the message on (a clone is a few
-/// words) and returns. It must not block, and it must not call back into the bus.
+/// words) and returns. It must not block, and it must not call back into the bus. A panic in it is logged and harms no run.
 pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// Takes the next message.
     fn record(&self, message: &ProcessingMessage);

@@ -1,6 +1,7 @@
 //! The log itself.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -105,8 +106,11 @@ impl EventBus {
         let is_end = matches!(body, MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
         let nesting = Nesting { seq: log.next_seq(), ..nesting };
         let message = ProcessingMessage::new(body).stamped(nesting);
-        if let Some(journal) = &self.journal {
-            journal.record(&message);
+        // A panic here would leave a hole in the log, and one in a drop would end the process.
+        if let Some(journal) = &self.journal
+            && catch_unwind(AssertUnwindSafe(|| journal.record(&message))).is_err()
+        {
+            tracing::error!(seq = log.next_seq(), "the journal panicked; it may lack this message");
         }
         log.retained.push_back(message);
         log.bytes += bytes;

@@ -8,11 +8,12 @@ use std::task::{Context, Poll, ready};
 
 use futures::Stream;
 use futures::future::BoxFuture;
-use pin_project::pin_project;
+use pin_project::{pin_project, pinned_drop};
+use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::close::{close, close_below};
-use super::say::{Said, append, say};
+use super::say::{Said, append, say, say_last};
 use super::timers::Timers;
 use crate::budget::{WhenFull, WorkPermit};
 use crate::cancel::Cancelled;
@@ -24,6 +25,9 @@ use crate::stream::{SubAgentStream, panic_text};
 /// Messages between two looks at the scheduler's cooperative budget: at a tenth of a microsecond a message, a run that is always
 /// ready lets others in after a fifth of a millisecond, and a deep tree is not polled anew for every few messages.
 const MESSAGES_A_BUDGET_UNIT: u32 = 16;
+
+/// Units after which a run that is always ready lets others in even where no scheduler keeps a budget: tokio's own number.
+const UNITS_A_TURN: u32 = 128;
 
 /// Drives a sub-agent to its end: its messages appear in the root's log, and the future resolves to its outcome.
 ///
@@ -45,13 +49,14 @@ pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forwar
         timers: None,
         epoch: 0,
         since_budget: 0,
+        units: 0,
         run: LiveRun { record, begun: false, settled: false },
     }
 }
 
 /// The future of [`forward_subagent_stream`].
 #[must_use = "a sub-agent does nothing until it is polled"]
-#[pin_project]
+#[pin_project(PinnedDrop)]
 pub struct Forward {
     // The fields drop in this order: first the producer, whose children end with it, then the run itself.
     stream: Option<SubAgentStream>,
@@ -62,7 +67,16 @@ pub struct Forward {
     /// The tree's count of cancels when the token was last looked at.
     epoch: u64,
     since_budget: u32,
+    units: u32,
     run: LiveRun,
+}
+
+#[pinned_drop]
+impl PinnedDrop for Forward {
+    fn drop(self: Pin<&mut Self>) {
+        // Guarded: a panic in a destructor of the producer would end the process if it is dropped because of another one.
+        drop_guarded(self.project().stream);
+    }
 }
 
 enum Phase {
@@ -166,10 +180,14 @@ impl Forward {
     /// Takes messages until there is none, the scheduler wants to look around, or the run ends.
     fn poll_running(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
+            ready!(self.as_mut().poll_fair(cx));
             let this = self.as_mut().project();
-            if *this.since_budget >= MESSAGES_A_BUDGET_UNIT {
-                ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
-                *this.since_budget = 0;
+            if *this.since_budget == 0
+                && let Some(limit) = this.timers.as_ref().and_then(|timers| timers.over())
+            {
+                let end = out_of_time(&this.run.record, limit);
+                self.end(end);
+                return Poll::Ready(());
             }
             let token = &this.run.record.token;
             let epoch = token.epoch();
@@ -189,6 +207,11 @@ impl Forward {
                     }
                 }
                 Poll::Ready(Step::Ended(outcome)) => {
+                    // The cancel wins a draw: what a producer makes of children that were cancelled with it does not count.
+                    let outcome = match this.run.record.token.cancelled() {
+                        Some(cancelled) => cut_short(outcome, cancelled),
+                        None => outcome,
+                    };
                     self.finish(outcome);
                     return Poll::Ready(());
                 }
@@ -199,6 +222,23 @@ impl Forward {
                 }
             }
         }
+    }
+
+    /// Pending if others are to have their turn before the next message is taken.
+    fn poll_fair(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if *this.since_budget < MESSAGES_A_BUDGET_UNIT {
+            return Poll::Ready(());
+        }
+        if *this.units >= UNITS_A_TURN {
+            *this.units = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
+        *this.units += 1;
+        *this.since_budget = 0;
+        Poll::Ready(())
     }
 
     /// Leaves the waker with everything that may end a waiting run; the end, if one of them did.
@@ -214,11 +254,7 @@ impl Forward {
             return record.token.cancelled().map(cancelled_outcome);
         }
         let limit = this.timers.as_mut()?.poll(record, cx)?;
-        if limit == LimitKind::Wall {
-            // What runs below ends because of this run's deadline, and says so.
-            record.token.cancel(CancelledBy::DeadlineOfParent);
-        }
-        Some(stopped(limit))
+        Some(out_of_time(record, limit))
     }
 
     /// The end is decided from outside the producer: it is dropped, at once unless something in it holds the grace period.
@@ -240,25 +276,29 @@ impl Forward {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         loop {
+            // First, since a producer that goes on talking is never pending.
+            let is_over = Instant::now() >= timer.deadline() || timer.as_mut().poll(cx).is_ready();
+            if !is_over && self.as_mut().poll_fair(cx).is_pending() {
+                *self.project().phase = Phase::Grace(outcome, timer);
+                return Poll::Pending;
+            }
             let this = self.as_mut().project();
-            let step = poll_guarded(this.stream, cx);
+            let step = if is_over { Poll::Pending } else { poll_guarded(this.stream, cx) };
             let holds = this.run.record.grace_holds();
             match step {
                 Poll::Ready(Step::Message(message)) => {
-                    // New calls are not begun any more; what was under way may say how it ended.
-                    say(&this.run.record, message);
+                    *this.since_budget += 1;
+                    // What was under way may say how it ended.
+                    say_last(&this.run.record, message);
                     if holds > 0 {
                         continue;
                     }
                 }
-                Poll::Ready(Step::Ended(_)) => {}
-                Poll::Pending if holds == 0 => {}
-                Poll::Pending => {
-                    if timer.as_mut().poll(cx).is_pending() {
-                        *this.phase = Phase::Grace(outcome, timer);
-                        return Poll::Pending;
-                    }
+                Poll::Pending if holds > 0 && !is_over => {
+                    *this.phase = Phase::Grace(outcome, timer);
+                    return Poll::Pending;
                 }
+                Poll::Ready(Step::Ended(_)) | Poll::Pending => {}
             }
             let outcome = if holds > 0 { forced(outcome) } else { outcome };
             self.finish(outcome);
@@ -386,7 +426,8 @@ impl Drop for LiveRun {
             return;
         }
         let record = &self.record;
-        let outcome = if std::thread::panicking() {
+        // A child that ends because its parent panicked did not fail: it ends with its parent.
+        let outcome = if std::thread::panicking() && record.parent.is_none() {
             SubAgentOutcome::failed(FailureKind::Panic, "a panic passed through this run")
         } else {
             let by = if record.parent.is_some() { CancelledBy::Parent } else { CancelledBy::User };
@@ -442,8 +483,27 @@ fn cancelled_outcome(cancelled: Cancelled) -> SubAgentOutcome {
     SubAgentOutcome::cancelled(cancelled.by)
 }
 
+/// The outcome of a run that was cancelled before its producer settled: what the producer had is the partial result.
+fn cut_short(outcome: SubAgentOutcome, cancelled: Cancelled) -> SubAgentOutcome {
+    let had = match outcome {
+        SubAgentOutcome::Completed { result, .. } => (!result.is_null()).then_some(result),
+        SubAgentOutcome::Stopped { partial, .. }
+        | SubAgentOutcome::Cancelled { partial, .. }
+        | SubAgentOutcome::Failed { partial, .. } => partial,
+    };
+    cancelled_outcome(cancelled).with_partial(had)
+}
+
 fn stopped(limit: LimitKind) -> SubAgentOutcome {
     SubAgentOutcome::stopped_by(limit, format!("stopped by the limit on {}", limit_name(limit)))
+}
+
+fn out_of_time(record: &RunRecord, limit: LimitKind) -> SubAgentOutcome {
+    if limit == LimitKind::Wall {
+        // What runs below ends because of this run's deadline, and says so.
+        record.token.cancel(CancelledBy::DeadlineOfParent);
+    }
+    stopped(limit)
 }
 
 fn limit_name(limit: LimitKind) -> &'static str {

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::Stream;
-use pin_project::pin_project;
 
 use super::pipe::{Forward, forward_subagent_stream};
 use crate::bus::{From, Subscription};
@@ -25,7 +24,7 @@ impl Root {
                 let stream =
                     SubAgentStream::build(|| Ok::<_, std::convert::Infallible>(producer(entered.context())));
                 RootRun {
-                    pipe: Some(forward_subagent_stream(stream, entered)),
+                    pipe: Some(Box::pin(forward_subagent_stream(stream, entered))),
                     events: Some(self.subscribe(From::Start)),
                     outcome: None,
                 }
@@ -45,10 +44,9 @@ impl Root {
 ///
 /// Dropping it cancels the tree: every run gets its terminal in the log.
 #[must_use = "a run does nothing until it is polled"]
-#[pin_project]
 pub struct RootRun {
-    #[pin]
-    pipe: Option<Forward>,
+    /// Boxed, so that a host can call `next` without pinning anything.
+    pipe: Option<Pin<Box<Forward>>>,
     events: Option<Subscription>,
     outcome: Option<SubAgentOutcome>,
 }
@@ -67,19 +65,17 @@ impl RootRun {
     /// Dropping it cancels the tree.
     pub async fn settle(mut self) -> SubAgentOutcome {
         self.events = None;
-        let mut this = Box::pin(self);
-        std::future::poll_fn(|cx| this.as_mut().poll_pipe(cx)).await
+        std::future::poll_fn(|cx| self.poll_pipe(cx)).await
     }
 
-    fn poll_pipe(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<SubAgentOutcome> {
-        let mut this = self.project();
-        if let Some(pipe) = this.pipe.as_mut().as_pin_mut()
-            && let Poll::Ready(outcome) = pipe.poll(cx)
+    fn poll_pipe(&mut self, cx: &mut Context<'_>) -> Poll<SubAgentOutcome> {
+        if let Some(pipe) = &mut self.pipe
+            && let Poll::Ready(outcome) = pipe.as_mut().poll(cx)
         {
-            this.pipe.set(None);
-            *this.outcome = Some(outcome);
+            self.pipe = None;
+            self.outcome = Some(outcome);
         }
-        this.outcome.clone().map_or(Poll::Pending, Poll::Ready)
+        self.outcome.clone().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -88,13 +84,13 @@ impl Stream for RootRun {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         // What was read already goes out first: so a burst is delivered before the next one is made.
-        if let Some(events) = self.as_mut().project().events
+        if let Some(events) = &mut self.events
             && let Some(delivery) = events.buffered()
         {
             return Poll::Ready(Some(delivery));
         }
-        let settled = self.outcome.is_some() || self.as_mut().poll_pipe(cx).is_ready();
-        match self.as_mut().project().events {
+        let settled = self.outcome.is_some() || self.poll_pipe(cx).is_ready();
+        match &mut self.events {
             Some(events) => match Pin::new(events).poll_next(cx) {
                 Poll::Pending if settled => Poll::Ready(None),
                 polled => polled,

@@ -71,6 +71,20 @@ pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
     if over_turns { Said::Stop(LimitKind::Turns) } else { Said::GoOn }
 }
 
+/// Says a message of a run whose end is decided: what is under way may say how it ended, nothing new begins.
+pub(super) fn say_last(record: &RunRecord, message: ProcessingMessage) {
+    if let MessageBody::ToolCallUpdate(call) = message.body()
+        && message.nesting().is_none()
+    {
+        let mut state = record.lock();
+        if !state.watch.open_calls().any(|(index, _)| index == call.call_index) {
+            discard(record, &mut state, "a call that would begin after the end was decided");
+            return;
+        }
+    }
+    say(record, message);
+}
+
 /// Appends to the log in the run's name. The caller drops the state's lock, then the wakers.
 #[must_use]
 pub(super) fn append(record: &RunRecord, state: &mut RunState, body: MessageBody) -> Wakers {

@@ -24,8 +24,18 @@ impl Timers {
         (wall.is_some() || idle.is_some()).then(|| Box::new(Self { wall, idle }))
     }
 
+    /// Whether the wall time is over, without a waker: for a run that is never pending. Such a run is not idle.
+    pub(super) fn over(&self) -> Option<LimitKind> {
+        let wall = self.wall.as_ref()?;
+        (Instant::now() >= wall.deadline()).then_some(LimitKind::Wall)
+    }
+
     /// Which time is over, if one is.
     pub(super) fn poll(&mut self, record: &Arc<RunRecord>, cx: &mut Context<'_>) -> Option<LimitKind> {
+        // The clock besides the timer: a timer is never ready while a busy child uses up the scheduler's budget.
+        if let Some(over) = self.over() {
+            return Some(over);
+        }
         if let Some(wall) = &mut self.wall
             && wall.as_mut().poll(cx).is_ready()
         {
