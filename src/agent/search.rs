@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::subtask::text;
-use crate::tool::{SubAgentRun, SubAgentTool, ToolReply, Toolset};
+use crate::tool::{Access, SubAgentRun, SubAgentTool, ToolReply, Toolset};
 
 /// The tools that a search may have, if its parent has them: they read, and none of them starts a run.
 pub const SEARCH_TOOLS: [&str; 8] = [
@@ -135,8 +135,13 @@ impl SubAgentTool for RunSearch {
         Ok(run)
     }
 
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
     fn child_tools(&self, parent: &Toolset) -> Toolset {
-        parent.only(&SEARCH_TOOLS)
+        // By what they do, too: a tool of the same name that writes or delegates is another tool.
+        parent.only(&SEARCH_TOOLS).filter(|tool| tool.access() == Access::Read)
     }
 
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {

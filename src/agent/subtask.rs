@@ -79,6 +79,10 @@ impl SubAgentTool for RunSubtask {
         Ok(run)
     }
 
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
     fn child_tools(&self, parent: &Toolset) -> Toolset {
         parent.clone()
     }

@@ -94,6 +94,7 @@ pub fn result(index: u32, id: &str, name: &str) -> ProcessingMessage {
         is_error: false,
         result: Arc::new(Map::from_iter([("result".to_owned(), json!("ok"))])),
         duration_ms: 0,
+        message: None,
         extra: Extra::default(),
     }
     .into()
