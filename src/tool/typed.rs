@@ -36,7 +36,7 @@ use crate::model::ToolSpec;
 /// let tools = Toolset::new().with(greet)?;
 /// # Ok::<(), anabranch::error::Error>(())
 /// ```
-pub fn tool_fn<A, F, Fut>(name: &str, description: &str, function: F) -> impl Tool
+pub fn tool_fn<A, F, Fut>(name: &str, description: &str, function: F) -> impl Tool + use<A, F, Fut>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
     F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,

@@ -20,3 +20,6 @@ mod subtasks;
 
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;
+
+// The same for limits, permits and deadlines.
+mod scenarios_limits;

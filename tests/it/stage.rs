@@ -6,7 +6,7 @@ use anabranch::agent::{RunSearch, RunSubtask, ToolLoop};
 use anabranch::budget::{RunLimits, TreeLimits};
 use anabranch::bus::From;
 use anabranch::context::{Root, RootBuilder};
-use anabranch::message::{MessageBody, ProcessingMessage};
+use anabranch::message::{MessageBody, ProcessingMessage, RunFinished};
 use anabranch::model::{ChatMessage, ChatModel, ChatRequest, ChatStream, Script, ScriptModel};
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::{TestRoot, timeline};
@@ -174,12 +174,17 @@ impl Played {
         timeline(&self.log)
     }
 
-    /// Compares the timeline, given line by line.
+    /// Compares the timeline, given line by line; of a line that ends with `…` only what is before that.
     #[track_caller]
     pub fn is(&self, lines: &[&str]) {
         let timeline = self.timeline();
         let found: Vec<&str> = timeline.lines().collect();
-        assert_eq!(found, lines, "\n{timeline}");
+        let same = |(found, line): (&&str, &&str)| match line.strip_suffix('…') {
+            Some(start) => found.starts_with(start),
+            None => found == line,
+        };
+        let is_same = found.len() == lines.len() && found.iter().zip(lines).all(same);
+        assert!(is_same, "\n{timeline}\nis not\n{}", lines.join("\n"));
     }
 
     /// The line of the timeline that ends the run with this name.
@@ -191,6 +196,14 @@ impl Played {
             ends.iter().any(|end| rest.starts_with(end)).then_some(rest)
         });
         line.unwrap_or_else(|| panic!("{name} has no end in\n{lines}")).to_owned()
+    }
+
+    /// What the root's terminal says.
+    pub fn end(&self) -> &RunFinished {
+        match self.log.last().map(ProcessingMessage::body) {
+            Some(MessageBody::RunFinished(end)) => end,
+            other => panic!("not a terminal: {other:?}"),
+        }
     }
 
     pub fn tree(&self) -> RunTree {

