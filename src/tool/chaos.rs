@@ -17,7 +17,7 @@ use super::toolset::Toolset;
 use super::traits::{Access, OnCancel, Tool};
 use super::typed::{parameters_of, parse_arguments, tool_fn};
 use crate::context::{EnterError, RunSpec};
-use crate::error::Result;
+use crate::error;
 use crate::forward::forward_subagent_stream;
 use crate::model::ToolSpec;
 use crate::stream::SubAgentStream;
@@ -81,7 +81,7 @@ fn millis(ms: u64) -> Duration {
 /// # Errors
 ///
 /// If the set has a tool of the same name.
-pub fn add_to(tools: &Toolset) -> Result<Toolset> {
+pub fn add_to(tools: &Toolset) -> error::Result<Toolset> {
     tools
         .with(tool_fn("chaos_sleep", "Sleeps; a cancel ends it.", |args: Millis, _| async move {
             tokio::time::sleep(millis(args.ms)).await;
@@ -172,13 +172,13 @@ impl Tool for SpawnMany {
             };
             let runtime = Arc::clone(cx.runtime());
             let mut children = FuturesOrdered::new();
-            let mut results: Vec<Value> = Vec::new();
+            let mut born = 0_usize;
             for number in 0..count.min(MAX_CHILDREN) {
                 let spec = RunSpec::new("chaos", prompt.as_str())
                     .titled(format!("chaos {number}"))
                     .called_by(Some(cx.call_id().clone()))
                     .produced_by(runtime.producer.kind());
-                match cx.run().enter(spec) {
+                let child = match cx.run().enter(spec) {
                     Ok(entered) => {
                         let job = Job::new(prompt.as_str(), cx.tools().clone(), Arc::clone(&runtime));
                         let stream = SubAgentStream::build(|| {
@@ -186,16 +186,33 @@ impl Tool for SpawnMany {
                                 runtime.producer.produce(job, entered.context()),
                             )
                         });
-                        children.push_back(forward_subagent_stream(stream, entered));
+                        born += 1;
+                        Ok(forward_subagent_stream(stream, entered))
                     }
-                    Err(EnterError::Refused(refusal)) => results.push(refusal.to_value()),
+                    Err(EnterError::Refused(refusal)) => Err(refusal.to_value()),
                     Err(EnterError::Cancelled(_)) => break,
+                };
+                children.push_back(async move {
+                    let outcome = child?.await;
+                    Ok(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }))
+                });
+            }
+            let results: Vec<Result<Value, Value>> = children.collect().await;
+            match results.first() {
+                // All were refused, and all for one reason.
+                Some(Err(refusal)) if born == 0 => {
+                    ToolReply { is_error: true, ..ToolReply::ok(refusal.clone()) }
+                }
+                _ => {
+                    let results: Vec<Value> =
+                        results.into_iter().map(|(Ok(value) | Err(value))| value).collect();
+                    ToolReply::ok(json!({ "children": results }))
                 }
             }
-            while let Some(outcome) = children.next().await {
-                results.push(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }));
-            }
-            ToolReply::ok(json!({ "children": results }))
         })
     }
 }
+
+#[cfg(test)]
+#[path = "chaos_tests.rs"]
+mod tests;

@@ -96,6 +96,11 @@ pub trait SubAgentTool: Send + Sync + 'static {
         false
     }
 
+    /// Whether `build_run` checks the parameters itself, with codes of its own. Default: they are held against the schema first.
+    fn checks_arguments(&self) -> bool {
+        false
+    }
+
     /// What runs the child. Default: the host's producer.
     fn producer(&self) -> Option<Arc<dyn Producer>> {
         None
@@ -206,7 +211,7 @@ impl<T: SubAgentTool> Tool for Delegation<T> {
         Access::Spawn
     }
 
-    /// The gate comes before the parameters, and those have codes of their own.
+    /// The gate comes before the parameters, so they are checked here.
     fn checks_arguments(&self) -> bool {
         true
     }
@@ -226,7 +231,12 @@ impl<T: SubAgentTool> Delegation<T> {
         if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
             return refused(refusal.to_value());
         }
-        let run = match parse_arguments(args).and_then(|params| self.tool.build_run(params)) {
+        let args = match cx.tools().entry(&self.spec.name) {
+            Some(entry) if !self.tool.checks_arguments() => entry.fitting(args),
+            _ => Ok(args),
+        };
+        let run = args.and_then(parse_arguments).and_then(|params| self.tool.build_run(params));
+        let run = match run {
             Ok(run) => run,
             Err(reply) => return reply,
         };
@@ -271,3 +281,7 @@ impl<T: SubAgentTool> Delegation<T> {
         run.settle(forward_subagent_stream(stream, entered).await, &run_id)
     }
 }
+
+#[cfg(test)]
+#[path = "sub_agent_tests.rs"]
+mod tests;
