@@ -51,8 +51,7 @@ async fn main() -> io::Result<()> {
     run(&mut io::stdout()).await
 }
 
-/// Prints the example.
-pub async fn run(out: &mut impl Write) -> io::Result<()> {
+pub(crate) async fn run(out: &mut impl Write) -> io::Result<()> {
     let count =
         tool_fn("count_lines", "Counts the lines of a file.", |_: Review, _cx| async { ToolReply::ok(12) });
     let script = Script::parse(SCRIPT, "as_tool").map_err(io::Error::other)?;

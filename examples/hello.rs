@@ -12,8 +12,7 @@ async fn main() -> io::Result<()> {
     run(&mut io::stdout()).await
 }
 
-/// Prints the example.
-pub async fn run(out: &mut impl Write) -> io::Result<()> {
+pub(crate) async fn run(out: &mut impl Write) -> io::Result<()> {
     let root = Root::new();
     let mut run = root.run(RunSpec::new("greeter", "Say hello."), |_cx| {
         SubAgentStream::generate(|emit| async move {

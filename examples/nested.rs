@@ -13,8 +13,7 @@ async fn main() -> io::Result<()> {
     run(&mut io::stdout()).await
 }
 
-/// Prints the example.
-pub async fn run(out: &mut impl Write) -> io::Result<()> {
+pub(crate) async fn run(out: &mut impl Write) -> io::Result<()> {
     let root = Root::new();
     let mut run = root.run(RunSpec::new("root", "Ask two teams."), |cx| {
         SubAgentStream::generate(|_emit| async move {

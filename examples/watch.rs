@@ -15,8 +15,7 @@ async fn main() -> io::Result<()> {
     run(&mut io::stdout()).await
 }
 
-/// Prints the example.
-pub async fn run(out: &mut impl Write) -> io::Result<()> {
+pub(crate) async fn run(out: &mut impl Write) -> io::Result<()> {
     let (half_way, joins) = oneshot::channel();
     let (go_on, joined) = oneshot::channel::<()>();
     let root = Root::new();

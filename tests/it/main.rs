@@ -1,4 +1,14 @@
 //! The one integration-test binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "all of this crate is tests: a failed expectation is to end one"
+)]
 
 // What every module uses: producers, calls, roots.
 mod kit;

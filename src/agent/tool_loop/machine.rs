@@ -242,7 +242,7 @@ impl Machine {
         for (place, call) in turn.calls.into_iter().enumerate() {
             // Only the last call can be cut by the output limit; where the stream broke off, none is known to be whole.
             let is_cut = cut.is_some_and(|reason| reason == "missing" || place == last);
-            planned.push(self.plan_call(call, is_cut));
+            planned.push(self.plan_call(&call, is_cut));
         }
         let requests = planned.iter().map(|call| ToolRequest {
             id: call.id.clone(),
@@ -255,7 +255,7 @@ impl Machine {
         Action::RunCalls(planned)
     }
 
-    fn plan_call(&mut self, call: RawCall, is_cut: bool) -> PlannedCall {
+    fn plan_call(&mut self, call: &RawCall, is_cut: bool) -> PlannedCall {
         // A label that no provider sends, for its length, is none.
         let label = if call.id.len() <= MAX_ID { call.id.as_str() } else { "" };
         let mut id = ToolCallId::new(label);
@@ -265,7 +265,7 @@ impl Machine {
             id = ToolCallId::new(format!("{base}_{number}"));
             number += 1;
         }
-        let mut args = if is_cut { Err(cut_arguments(&call)) } else { parse_raw(&call.arguments) };
+        let mut args = if is_cut { Err(cut_arguments(call)) } else { parse_raw(&call.arguments) };
         let mut message = None;
         if let Ok(args) = &mut args
             && let Some(Value::String(text)) = args.remove("_message")
