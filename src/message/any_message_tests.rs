@@ -294,6 +294,26 @@ fn many_small_parts_are_cut_like_one_large_one() {
 }
 
 #[test]
+fn what_one_part_leaves_free_is_the_others() {
+    let (title, task) = ("t".repeat(400), "x".repeat(9000));
+    let line = format!(
+        r#"{{"type":"run_started","agent":"a","title":"{title}","task":"{task}","scope":"foreground","producer":"p"}}"#
+    );
+    let body = ProcessingMessage::from_json(&line).unwrap().into_body();
+    let MessageBody::RunStarted(cut) = body.capped(1000) else { panic!() };
+    assert_eq!((&*cut.title, cut.task.contains("…[cut: 600 of 9000 bytes]")), (&*title, true));
+}
+
+#[test]
+fn unknown_keys_of_a_chunk_are_under_the_cap() {
+    let line = format!(r#"{{"type":"chunk","content":"a","done":false,"x":"{}"}}"#, "é".repeat(5000));
+    let body = ProcessingMessage::from_json(&line).unwrap().into_body();
+    check_cap(&body, 1000);
+    let MessageBody::Chunk(cut) = body.capped(1000) else { panic!() };
+    assert_eq!(&*cut.content, "a");
+}
+
+#[test]
 fn white_space_around_and_line_breaks_between_are_not_part_of_a_message() {
     let pretty = "\n{\r\n  \"type\": \"queued\",\n  \"waiting_for\": \"permit\",\n  \"x\": [\n1,\r2 ]\n}\r\n";
     let message = ProcessingMessage::from_json(pretty).unwrap();

@@ -88,6 +88,8 @@ fn what_is_allowed_is_not_held_against_a_log() {
         "root started; a started by root; b started by a background; a turn 1 1; a done; c started by b; c turn 2 2; c done; b turn 3 3; b done; root turn 4 4; root done",
         // Results in any order; gaps between indices.
         "root started; root call 0; root call 5; root result 5; root result 0; root done",
+        // One of two calls under one label is still open.
+        "root started; root call 0 as x; root call 1 as x; root result 0; a started by root 1 as x; a done; root result 1; root done",
         // No call spawned it.
         "root started; a started by root; a done; root done",
     ] {
