@@ -5,3 +5,6 @@ mod kit;
 
 // The pipe: order, abort, the gate of depth, reproducibility.
 mod pipe;
+
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;
