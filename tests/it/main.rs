@@ -35,3 +35,5 @@ mod scenarios_agent;
 
 // The same for limits, permits and deadlines.
 mod scenarios_limits;
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;
