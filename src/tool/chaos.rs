@@ -170,37 +170,12 @@ impl Tool for SpawnMany {
                 Ok(args) => args,
                 Err(reply) => return reply,
             };
-            let runtime = Arc::clone(cx.runtime());
-            let mut children = FuturesOrdered::new();
-            let mut born = 0_usize;
-            for number in 0..count.min(MAX_CHILDREN) {
-                let spec = RunSpec::new("chaos", prompt.as_str())
-                    .titled(format!("chaos {number}"))
-                    .called_by(Some(cx.call_id().clone()))
-                    .produced_by(runtime.producer.kind());
-                let child = match cx.run().enter(spec) {
-                    Ok(entered) => {
-                        let job = Job::new(prompt.as_str(), cx.tools().clone(), Arc::clone(&runtime));
-                        let stream = SubAgentStream::build(|| {
-                            Ok::<_, std::convert::Infallible>(
-                                runtime.producer.produce(job, entered.context()),
-                            )
-                        });
-                        born += 1;
-                        Ok(forward_subagent_stream(stream, entered))
-                    }
-                    Err(EnterError::Refused(refusal)) => Err(refusal.to_value()),
-                    Err(EnterError::Cancelled(_)) => break,
-                };
-                children.push_back(async move {
-                    let outcome = child?.await;
-                    Ok(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }))
-                });
-            }
+            let children: FuturesOrdered<_> =
+                (0..count.min(MAX_CHILDREN)).map(|number| spawn(number, &prompt, &cx)).collect();
             let results: Vec<Result<Value, Value>> = children.collect().await;
             match results.first() {
                 // All were refused, and all for one reason.
-                Some(Err(refusal)) if born == 0 => {
+                Some(Err(refusal)) if results.iter().all(Result::is_err) => {
                     ToolReply { is_error: true, ..ToolReply::ok(refusal.clone()) }
                 }
                 _ => {
@@ -211,6 +186,25 @@ impl Tool for SpawnMany {
             }
         })
     }
+}
+
+/// One child to its end, or why there is none. It enters when it is its turn, like the calls of a model's turn.
+async fn spawn(number: usize, prompt: &str, cx: &ToolContext) -> Result<Value, Value> {
+    let runtime = Arc::clone(cx.runtime());
+    let spec = RunSpec::new("chaos", prompt)
+        .titled(format!("chaos {number}"))
+        .called_by(Some(cx.call_id().clone()))
+        .produced_by(runtime.producer.kind());
+    let entered = cx.run().enter(spec).map_err(|error| match error {
+        EnterError::Refused(refusal) => refusal.to_value(),
+        EnterError::Cancelled(_) => json!({ "error": "cancelled" }),
+    })?;
+    let job = Job::new(prompt, cx.tools().clone(), Arc::clone(&runtime));
+    let stream = SubAgentStream::build(|| {
+        Ok::<_, std::convert::Infallible>(runtime.producer.produce(job, entered.context()))
+    });
+    let outcome = forward_subagent_stream(stream, entered).await;
+    Ok(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }))
 }
 
 #[cfg(test)]

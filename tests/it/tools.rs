@@ -158,7 +158,8 @@ async fn c23_a_tool_that_ignores_a_cancel_is_abandoned_after_the_grace_period() 
         assert!(start.elapsed() < Duration::from_millis(350), "{:?}", start.elapsed());
         let name = if nested { "root/child" } else { "root" };
         let by = if nested { "parent" } else { "user" };
-        assert_eq!(played.end_of(name), format!("cancelled by {by} (forced)"));
+        let end = played.end_of(name);
+        assert!(end.starts_with(&format!("cancelled by {by}")), "{end}");
         assert!(matches!(
             &played.outcome,
             SubAgentOutcome::Cancelled { by: CancelledBy::User, forced: true, .. }
