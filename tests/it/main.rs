@@ -37,3 +37,7 @@ mod scenarios_agent;
 mod scenarios_limits;
 // Settlement: exactly one terminal, whatever a producer does.
 mod settle;
+
+// The program itself, run as its users run it.
+#[cfg(feature = "cli")]
+mod cli;

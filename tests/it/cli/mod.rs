@@ -1,0 +1,20 @@
+//! The program, run as its users run it.
+
+// How it is started, waited for and signalled.
+mod program;
+
+// How a run ends, and what the limits do.
+mod status;
+
+// What goes where, for each form of output; golden texts.
+mod output;
+
+// Logs read back: whole, cut, foreign, empty.
+mod logs;
+
+// What cannot be used, and what the workspace may hold.
+mod input;
+
+// Signals, readers that leave and readers that sleep.
+#[cfg(unix)]
+mod signals;
