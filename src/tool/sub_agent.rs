@@ -155,9 +155,9 @@ impl SubAgentRun {
 
     /// What the parent's model reads of the settled child. A failure is never turned into a success; what there was of a result
     /// goes along with the reason.
-    fn settle(&self, outcome: SubAgentOutcome, run_id: &str) -> ToolReply {
+    fn settle(&self, outcome: &SubAgentOutcome, run_id: &str) -> ToolReply {
         let shown = outcome.error_text();
-        let reply = match &outcome {
+        let reply = match outcome {
             SubAgentOutcome::Completed { result: Value::Null, .. } => {
                 ToolReply::error(&self.no_result_code, &*self.no_result_message)
             }
@@ -278,7 +278,7 @@ impl<T: SubAgentTool> Delegation<T> {
             Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
         });
         let run_id = entered.context().run_id().to_string();
-        run.settle(forward_subagent_stream(stream, entered).await, &run_id)
+        run.settle(&forward_subagent_stream(stream, entered).await, &run_id)
     }
 }
 

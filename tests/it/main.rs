@@ -1,5 +1,18 @@
 //! The one integration-test binary.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, its helpers too"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "helpers take JSON literals, for tests of this binary alone"
+)]
+
 // What every module uses: producers, calls, roots.
 mod kit;
 
