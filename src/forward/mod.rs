@@ -3,6 +3,8 @@
 
 mod cancel;
 mod close;
+mod endings;
+mod guarded;
 mod pipe;
 mod relay;
 mod root_run;

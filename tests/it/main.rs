@@ -19,6 +19,9 @@ mod kit;
 // The pipe: order, abort, the gate of depth, reproducibility.
 mod pipe;
 
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;
+
 // What the tests of agents share: a scripted model that keeps its requests, on a root for tests.
 mod stage;
 
