@@ -10,6 +10,19 @@
     reason = "all of this crate is tests: a failed expectation is to end one"
 )]
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking, its helpers too"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "helpers take JSON literals, for tests of this binary alone"
+)]
+
 // What every module uses: producers, calls, roots.
 mod kit;
 
@@ -18,6 +31,9 @@ mod pipe;
 
 // Each example, run.
 mod examples;
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;
+
 // What the tests of agents share: a scripted model that keeps its requests, on a root for tests.
 mod stage;
 
