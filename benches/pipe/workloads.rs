@@ -20,15 +20,15 @@ use futures::stream::FuturesUnordered;
 use super::cpu_time;
 
 /// One workload.
-pub struct Figure {
-    pub name: &'static str,
-    pub unit: Unit,
-    pub run: fn() -> f64,
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) run: fn() -> f64,
 }
 
 /// What the figure is the cost of.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Unit {
+pub(crate) enum Unit {
     Message,
     Child,
     Cancel,
@@ -49,7 +49,7 @@ const MANY: &str = "publish, 64 subscribers, publisher's time per message";
 const ONE_ASLEEP: &str = "publish to 1 sleeping subscriber, publisher's time per message";
 const MANY_ASLEEP: &str = "publish to 64 sleeping subscribers, publisher's time per message";
 
-pub const ALL: &[Figure] = &[
+pub(crate) const ALL: &[Figure] = &[
     figure(W1, Unit::Message, || messages_through_chain(1, 100_000)),
     figure(W2, Unit::Message, || messages_through_chain(16, 100_000)),
     figure("W1 as JSON Lines, time per message", Unit::Message, || json_lines(100_000)),
@@ -66,7 +66,7 @@ pub const ALL: &[Figure] = &[
 ];
 
 /// What, divided by what.
-pub const RATIOS: &[(&str, &str, &str)] = &[
+pub(crate) const RATIOS: &[(&str, &str, &str)] = &[
     ("W2 depth 16 / depth 1", W2, W1),
     ("W3 10,000 children / 1,000 children", W3_WIDE, W3),
     ("W5 100,000 children / 1,000 children (100: linear)", W5_WIDE, W5),
@@ -269,7 +269,7 @@ fn cancel_waiting(children: usize) -> Cancelled {
 }
 
 /// A burst inside one poll that outruns the window: what the subscriber gets instead of what fell off it.
-pub fn burst() -> String {
+pub(crate) fn burst() -> String {
     let Cancelled { gaps, terminals, .. } = cancel_waiting(100_000);
     format!("{gaps} gap with its snapshot, {terminals} of 100001 terminals")
 }
@@ -344,7 +344,7 @@ fn publish(
 
 /// The growth of the resident memory while so many children wait, their first messages in the log included: of a process that
 /// has not freed any yet. Zero where the system does not say it in `/proc`.
-pub fn bytes_per_child(children: usize) -> f64 {
+pub(crate) fn bytes_per_child(children: usize) -> f64 {
     block_on(async {
         let root = root();
         let mut run = pin!(root.run(spec(), |cx| fan(cx, children, silent)));
