@@ -169,6 +169,18 @@ impl IdMint {
         RunId(Repr::Canonical(time | 0x7000 << 64 | order | 1 << 63 | tail))
     }
 
+    /// Whether this mint made an id: then its run was born in this process. Inverts the bijection, so nothing is remembered.
+    #[must_use]
+    pub fn minted(&self, id: &RunId) -> bool {
+        let Repr::Canonical(bits) = id.0 else { return false };
+        let (order, tail) = ((bits >> 64) as u64 & 0xFFF, bits as u64 & (u64::MAX >> 2));
+        // Two bits of the tail gave way to the version: one of four values was the one.
+        (0..4).any(|lost| {
+            let count = unmix(tail << 2 | lost).wrapping_sub(self.seed);
+            count & 0xFFF == order && count < self.next.load(Ordering::Relaxed)
+        })
+    }
+
     /// A number in `0..bound` that depends on the seed and on `salt`: jitter that a seed reproduces.
     #[must_use]
     pub fn jitter(&self, salt: u64, bound: u64) -> u64 {
@@ -176,12 +188,39 @@ impl IdMint {
     }
 }
 
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
+const SECOND: u64 = 0x94D0_49BB_1331_11EB;
+
 /// One step of the SplitMix64 generator (Steele, Lea, Flood 2014): a bijection that spreads every bit.
 fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let mut z = value.wrapping_mul(GOLDEN).wrapping_add(GOLDEN);
+    z = (z ^ (z >> 30)).wrapping_mul(FIRST);
+    z = (z ^ (z >> 27)).wrapping_mul(SECOND);
     z ^ (z >> 31)
+}
+
+/// The value that [`mix`] made this of.
+fn unmix(mixed: u64) -> u64 {
+    let z = unshift(mixed, 31).wrapping_mul(const { inverse(SECOND) });
+    let z = unshift(z, 27).wrapping_mul(const { inverse(FIRST) });
+    unshift(z, 30).wrapping_sub(GOLDEN).wrapping_mul(const { inverse(GOLDEN) })
+}
+
+/// Undoes `x ^ (x >> by)`, for shifts by at least a third of the bits.
+fn unshift(shifted: u64, by: u32) -> u64 {
+    shifted ^ (shifted >> by) ^ (shifted >> (2 * by))
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the correct bits, from three.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut correct_bits = 3;
+    while correct_bits < u64::BITS {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        correct_bits *= 2;
+    }
+    inverse
 }
 
 #[cfg(test)]
@@ -207,6 +246,17 @@ mod tests {
         assert_eq!(one.mint(1), two.mint(99));
         assert_eq!(one.mint(2), two.mint(3));
         assert_ne!(IdMint::seeded(8).mint(1), IdMint::seeded(7).mint(1));
+    }
+
+    #[test]
+    fn a_mint_knows_its_own_ids() {
+        for (mint, other) in [(IdMint::random(), IdMint::random()), (IdMint::seeded(1), IdMint::seeded(2))] {
+            for n in 0..10_000 {
+                assert!(mint.minted(&mint.mint(n)));
+                assert!(!mint.minted(&other.mint(n)));
+            }
+        }
+        assert!(!IdMint::random().minted(&RunId::parse("run-1")));
     }
 
     #[test]

@@ -38,13 +38,13 @@ pub mod context;
 
 pub mod forward;
 
-pub mod testing;
-
 pub mod model;
 
 pub mod tool;
 
 pub mod agent;
+
+pub mod testing;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -56,3 +56,8 @@ pub use message::{Chunk, MessageBody, ProcessingMessage};
 pub use outcome::SubAgentOutcome;
 pub use stream::SubAgentStream;
 pub use tree::{Delivery, RunTree};
+
+/// The README's example, kept true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

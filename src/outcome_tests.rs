@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
 fn settle(error: Option<&str>, result: Value, has_schema: bool) -> Option<SubAgentOutcome> {
     settle_step_result(StepReport { error, result: Some(&result) }, has_schema)
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
-use pin_project::pin_project;
+use pin_project::{pin_project, pinned_drop};
 
 use crate::message::{MessageBody, ProcessingMessage};
 use crate::outcome::{FailureKind, StepReport, SubAgentOutcome, settle_step_result};
@@ -193,7 +193,8 @@ pub struct Emitter {
 }
 
 impl Emitter {
-    /// Emits one message. Resolves when it was taken: in a run under a pipe, when it is in the log.
+    /// Emits one message. Resolves when it was taken: in a run under a pipe, when it is in the log. Once the stream has
+    /// ended or was dropped, it resolves at once, and nobody hears the message.
     ///
     /// # Cancel safety
     ///
@@ -225,6 +226,8 @@ struct SlotState {
     /// Who waits for the place, first come, first served; the numbers rise.
     waiting: VecDeque<(u64, Waker)>,
     last_waiter: u64,
+    /// The stream is gone: nobody takes messages any more.
+    closed: bool,
 }
 
 impl Slot {
@@ -240,6 +243,15 @@ impl Slot {
         drop(state);
         sender.into_iter().chain(next.map(|(_, waker)| waker)).for_each(Waker::wake);
         Some(message)
+    }
+
+    /// Lets those go who wait on tasks of their own for a stream that is gone.
+    fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let (sender, waiting) = (state.sender.take(), std::mem::take(&mut state.waiting));
+        drop(state);
+        sender.into_iter().chain(waiting.into_iter().map(|(_, waker)| waker)).for_each(Waker::wake);
     }
 }
 
@@ -282,6 +294,9 @@ impl Future for Sending<'_> {
             return Poll::Ready(());
         }
         let mut state = this.slot.lock();
+        if state.closed {
+            return Poll::Ready(());
+        }
         let driven = state.driver.as_ref().is_some_and(|driver| driver.will_wake(cx.waker()));
         if this.message.is_none() {
             if was_taken(this.ticket) {
@@ -334,13 +349,20 @@ impl Drop for Sending<'_> {
     }
 }
 
-#[pin_project]
+#[pin_project(PinnedDrop)]
 struct Generator<Fut> {
     slot: Arc<Slot>,
     driver: Option<Waker>,
     #[pin]
     work: Fut,
     ended: Option<SubAgentOutcome>,
+}
+
+#[pinned_drop]
+impl<Fut> PinnedDrop for Generator<Fut> {
+    fn drop(self: Pin<&mut Self>) {
+        self.project().slot.close();
+    }
 }
 
 impl<Fut> Producer for Generator<Fut>

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::subtask::text;
-use crate::tool::{SubAgentRun, SubAgentTool, ToolReply, Toolset};
+use crate::budget::RunLimits;
+use crate::tool::{Access, SubAgentRun, SubAgentTool, ToolReply, Toolset};
 
 /// The tools that a search may have, if its parent has them: they read, and none of them starts a run.
 pub const SEARCH_TOOLS: [&str; 8] = [
@@ -28,13 +29,21 @@ const BASE_TURNS: u64 = 20;
 #[derive(Debug, Clone)]
 pub struct RunSearch {
     base_turns: u64,
+    limits: RunLimits,
 }
 
 impl RunSearch {
     /// With this bound on the child's model turns; a thorough search has twice as many. Default 20.
     #[must_use]
     pub fn with_base_turns(base_turns: u64) -> Self {
-        Self { base_turns }
+        Self { base_turns, limits: RunLimits::default() }
+    }
+
+    /// With these limits for each child, narrowed by its parent's. Default: the parent's alone.
+    #[must_use]
+    pub fn limited(mut self, limits: RunLimits) -> Self {
+        self.limits = limits;
+        self
     }
 }
 
@@ -130,13 +139,19 @@ impl SubAgentTool for RunSearch {
             Breadth::Medium => self.base_turns,
             Breadth::VeryThorough => self.base_turns.saturating_mul(2),
         });
+        run.limits = self.limits;
         run.no_result_message = "The search ended without an answer.".into();
         run.error_extras = Map::from_iter([("query".to_owned(), json!(query))]);
         Ok(run)
     }
 
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
     fn child_tools(&self, parent: &Toolset) -> Toolset {
-        parent.only(&SEARCH_TOOLS)
+        // By what they do, too: a tool of the same name that writes or delegates is another tool.
+        parent.only(&SEARCH_TOOLS).filter(|tool| tool.access() == Access::Read)
     }
 
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {

@@ -6,19 +6,28 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::budget::RunLimits;
 use crate::tool::{SubAgentRun, SubAgentTool, ToolReply, Toolset};
 
 /// The tool `run_subtask`. The child has every tool of its parent, this one included, and answers in prose.
 #[derive(Debug, Clone, Default)]
 pub struct RunSubtask {
     max_turns: Option<u64>,
+    limits: RunLimits,
 }
 
 impl RunSubtask {
     /// With this bound on the child's model turns. Default: the producer's.
     #[must_use]
     pub fn with_max_turns(max_turns: u64) -> Self {
-        Self { max_turns: Some(max_turns) }
+        Self { max_turns: Some(max_turns), ..Self::default() }
+    }
+
+    /// With these limits for each child, narrowed by its parent's. Default: the parent's alone.
+    #[must_use]
+    pub fn limited(mut self, limits: RunLimits) -> Self {
+        self.limits = limits;
+        self
     }
 }
 
@@ -74,9 +83,14 @@ impl SubAgentTool for RunSubtask {
             run.title = description.into();
         }
         run.max_turns = self.max_turns;
+        run.limits = self.limits;
         run.no_result_message = "The subtask ended without an answer.".into();
         run.error_extras = Map::from_iter([("description".to_owned(), json!(description))]);
         Ok(run)
+    }
+
+    fn checks_arguments(&self) -> bool {
+        true
     }
 
     fn child_tools(&self, parent: &Toolset) -> Toolset {

@@ -84,6 +84,8 @@ impl Subscription {
     fn advance(&mut self, waker: Option<&std::task::Waker>) -> Poll<Option<Delivery>> {
         if std::mem::take(&mut self.snapshot_first) {
             let snapshot = Arc::new(self.bus.tree_before(self.cursor));
+            // The window may have moved on meanwhile: then the snapshot has more, and the rest comes after it.
+            self.cursor = self.cursor.max(snapshot.next_seq());
             return Poll::Ready(Some(Delivery::Gap(Gap { from_seq: 0, to_seq: self.cursor - 1, snapshot })));
         }
         if self.batch.is_empty() {

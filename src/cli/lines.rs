@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::output::write_result;
 use super::text::{count, duration, one_line, plural, several_lines};
 use crate::id::RunId;
 use crate::message::{MessageBody, Nesting, ProcessingMessage, RunFinished, RunStarted, Timestamp};
@@ -27,6 +28,8 @@ pub struct IndentedLines {
     numbers: HashMap<RunId, usize>,
     /// Runs whose text has begun and is not printed yet.
     open_text: HashSet<RunId>,
+    /// The root's latest text, if it was printed whole: a result that says the same is not printed again.
+    root_text: Option<String>,
 }
 
 impl IndentedLines {
@@ -94,10 +97,32 @@ impl IndentedLines {
             self.open_text.remove(run);
             return self.print_text(nesting, out);
         }
-        match self.event(nesting, message.body(), known_call) {
-            Some(line) => self.print(nesting, &line, out),
-            None => Ok(()),
+        if let Some(line) = self.event(nesting, message.body(), known_call) {
+            self.print(nesting, &line, out)?;
         }
+        match message.body() {
+            MessageBody::RunFinished(body) if nesting.origin.parent_run_id.is_none() => {
+                self.print_result(body, out)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The root's result: whole, and only if its text has not said it already.
+    fn print_result(&self, body: &RunFinished, out: &mut impl Write) -> io::Result<()> {
+        let mut result = Vec::new();
+        if let Some(value) = &body.result {
+            write_result(&mut result, value, true)?;
+        }
+        let result = String::from_utf8_lossy(&result);
+        let said = self.root_text.as_deref().is_some_and(|text| text.trim() == result.trim());
+        if said || result.trim().is_empty() {
+            return Ok(());
+        }
+        for line in result.trim_end().lines() {
+            writeln!(out, "{}", format!("= {line}").trim_end())?;
+        }
+        Ok(())
     }
 
     /// What an event says on one line; none if it is not worth one.
@@ -164,6 +189,10 @@ impl IndentedLines {
         let text = several_lines(node.text.trim_end());
         let (mut lines, all) = (Vec::new(), text.lines().count());
         lines.extend(text.lines().take(TEXT_LINES).map(|line| format!("| {}", cut(line, LINE_CHARS))));
+        let whole = all <= TEXT_LINES && text.lines().all(|line| line.len() <= LINE_CHARS);
+        if nesting.origin.parent_run_id.is_none() {
+            self.root_text = whole.then(|| text.clone());
+        }
         if all > TEXT_LINES {
             lines.push(format!("| … {}", plural((all - TEXT_LINES) as u64, "more line")));
         }

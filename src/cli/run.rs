@@ -1,6 +1,7 @@
 //! `anabranch run`: flags in, a tree of runs, a result and an exit status out.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,15 +10,15 @@ use super::args::BackgroundPolicy as Background;
 use super::exit::ExitStatus;
 use super::options::{ModelChoice, RunOptions};
 use super::output::{Display, Streams, complain, delivered, write_result};
-use super::show::{Shown, show};
-use super::signals;
+use super::panics::Panics;
+use super::show::{Screen, Shown};
+use super::signals::{AtExit, Signals, cancel_on_signal};
 use crate::agent::tool_loop::{LoopConfig, ToolLoop};
 use crate::agent::{Agent, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
-use crate::context::{BackgroundPolicy, Root};
+use crate::context::{BackgroundPolicy, RootBuilder};
 use crate::error::Result;
 use crate::model::{ChatModel, OfflineModel, Script, ScriptModel};
-use crate::outcome::{CancelledBy, SubAgentOutcome};
 use crate::tool::workspace::Workspace;
 use crate::tool::{Policy, Toolset, chaos};
 
@@ -30,6 +31,8 @@ pub(super) fn run(options: RunOptions) -> ExitCode {
             return ExitStatus::Usage.into();
         }
     };
+    let streams = Streams::of_process();
+    let display = Display::of(options.output, streams);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -37,9 +40,14 @@ pub(super) fn run(options: RunOptions) -> ExitCode {
             return ExitStatus::Failed.into();
         }
     };
-    // A panic is the outcome of the run in which it happened; it must not be drawn across the tree.
-    std::panic::set_hook(Box::new(|panic| tracing::warn!("{panic}")));
-    let status = runtime.block_on(go(options, prepared));
+    let panics = Panics::watch(matches!(display, Display::LiveOnStderr | Display::LiveOnStdout));
+    let work = go(options, prepared, display, streams, &panics);
+    let status = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
+    panics.tell(&mut io::stderr());
+    let status = status.unwrap_or_else(|_| {
+        complain(&mut io::stderr(), "error: this is a fault of anabranch itself: it panicked, see above");
+        ExitStatus::Failed
+    });
     // A tool that ignored its cancel may still block a thread: the process does not wait for it.
     runtime.shutdown_background();
     status.into()
@@ -47,7 +55,7 @@ pub(super) fn run(options: RunOptions) -> ExitCode {
 
 struct Prepared {
     agent: Agent,
-    root: Root,
+    root: RootBuilder,
 }
 
 /// Everything that can be wrong before anything runs.
@@ -83,7 +91,7 @@ fn toolset(workspace: &Path, with_chaos: bool) -> Result<Toolset> {
     if with_chaos { chaos::add_to(&tools) } else { Ok(tools) }
 }
 
-fn root(options: &RunOptions) -> Root {
+fn root(options: &RunOptions) -> RootBuilder {
     let limits = &options.limits;
     let tree = TreeLimits {
         depth: limits.max_depth,
@@ -105,21 +113,40 @@ fn root(options: &RunOptions) -> Root {
         Background::Join => BackgroundPolicy::Join,
         Background::Cancel => BackgroundPolicy::Cancel,
     };
-    let builder = Root::builder().tree_limits(tree).run_limits(run).background(background);
+    let builder = RootBuilder::default().tree_limits(tree).run_limits(run).background(background);
     match options.seed {
-        Some(seed) => builder.seed(seed).build(),
-        None => builder.build(),
+        Some(seed) => builder.seed(seed),
+        None => builder,
     }
 }
 
-async fn go(options: RunOptions, prepared: Prepared) -> ExitStatus {
+async fn go(
+    options: RunOptions,
+    prepared: Prepared,
+    display: Display,
+    streams: Streams,
+    panics: &Panics,
+) -> ExitStatus {
     let Prepared { agent, root } = prepared;
-    let streams = Streams::of_process();
-    let display = Display::of(options.output, streams);
-    signals::cancel_on_signal(&root);
-    let run = agent.run(&root, options.task);
-    let Shown { outcome, printed } = show(run, &root, display, streams).await;
     let mut err = io::stderr();
+    let screen = match Screen::new(display, streams) {
+        Ok(screen) => screen,
+        Err(error) => {
+            complain(&mut err, format_args!("error: no thread for the output: {error}"));
+            return ExitStatus::Failed;
+        }
+    };
+    let root = match screen.journal() {
+        Some(journal) => root.journal(journal).build(),
+        None => root.build(),
+    };
+    // Before anything runs, so that no signal finds a run whose log it would cut off.
+    let signals = Signals::listen();
+    let at_exit = AtExit { outlet: screen.outlet().cloned(), panics: panics.clone() };
+    cancel_on_signal(signals, &root, at_exit);
+    let run = agent.run(&root, options.task);
+    let Shown { outcome, printed } = screen.show(run, &root).await;
+    panics.tell(&mut err);
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitStatus::Cancelled,
         Err(error) => {
@@ -128,11 +155,8 @@ async fn go(options: RunOptions, prepared: Prepared) -> ExitStatus {
         }
         Ok(()) => {}
     }
-    let Some(outcome) = outcome else {
-        return ExitStatus::from(&SubAgentOutcome::cancelled(CancelledBy::User));
-    };
     if let Some(result) = outcome.result()
-        && display != Display::Messages
+        && !matches!(display, Display::Messages | Display::Lines)
         && !delivered(write_result(&mut io::stdout(), result, streams.stdout_is_terminal), &mut err)
     {
         return ExitStatus::Failed;

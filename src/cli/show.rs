@@ -1,159 +1,186 @@
-//! How a run is shown while it goes on: its stream drives it, so a reader that is slow slows the run and loses nothing.
+//! How a run is shown while it goes on.
+//!
+//! Where everything is printed, it is printed from the log itself, as its journal: nothing is ever left out, and a
+//! reader that is slow slows the run. A terminal only shows what it can: it never slows anything.
 
-use std::io::{self, BufWriter, Write};
-use std::pin::Pin;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use futures::Stream;
+use futures::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::lines::IndentedLines;
 use super::live::{FRAME, LiveTree};
+use super::outlet::Outlet;
 use super::output::{Display, Streams};
+use super::signals::Resumed;
+use crate::bus::Journal;
 use crate::context::Root;
 use crate::forward::RootRun;
+use crate::message::ProcessingMessage;
 use crate::outcome::{CancelledBy, SubAgentOutcome};
 use crate::tree::Delivery;
 
-/// Bytes gathered before they go out, where more messages are there already: few writes for a burst, none delayed by it.
-const BUFFER: usize = 64 * 1024;
+/// Where a run is shown.
+#[derive(Debug)]
+pub(super) struct Screen {
+    display: Display,
+    streams: Streams,
+    /// Where something is shown before the run has ended.
+    outlet: Option<Outlet>,
+}
 
 /// A run that was shown.
 pub(super) struct Shown {
-    /// How it ended; none if it was not driven to its end because nobody reads.
-    pub(super) outcome: Option<SubAgentOutcome>,
-    /// Whether what was printed arrived.
+    /// How it ended.
+    pub(super) outcome: SubAgentOutcome,
+    /// Whether what was printed on stdout arrived.
     pub(super) printed: io::Result<()>,
 }
 
-/// Something that shows deliveries.
-trait Screen {
-    fn apply(&mut self, delivery: &Delivery) -> io::Result<()>;
-    /// Nothing more is there now.
-    fn flush(&mut self) -> io::Result<()>;
-}
-
-/// Drives a run to its end and shows it. Where the output is closed, the run is cancelled.
-pub(super) async fn show(run: RootRun, root: &Root, display: Display, streams: Streams) -> Shown {
-    let mut run = Box::pin(run);
-    let printed = match display {
-        Display::Messages => drive(&mut run, &mut Messages::new(io::stdout())).await,
-        Display::Lines => {
-            let out = BufWriter::with_capacity(BUFFER, io::stdout());
-            drive(&mut run, &mut Lines { events: IndentedLines::new(), out }).await
-        }
-        Display::Result => drive(&mut run, &mut Nothing).await,
-        Display::LiveOnStderr => live(&mut run, root, io::stderr(), streams).await,
-        Display::LiveOnStdout => live(&mut run, root, io::stdout(), streams).await,
-    };
-    if printed.is_err() {
-        let end = root.cancel_all(CancelledBy::User);
-        let _ = drive(&mut run, &mut Nothing).await;
-        end.await;
+impl Screen {
+    pub(super) fn new(display: Display, streams: Streams) -> io::Result<Self> {
+        let outlet = match display {
+            Display::Result => None,
+            Display::LiveOnStderr => Some(Outlet::new(io::stderr())?),
+            Display::LiveOnStdout | Display::Lines | Display::Messages => Some(Outlet::new(io::stdout())?),
+        };
+        Ok(Self { display, streams, outlet })
     }
-    Shown { outcome: run.outcome().cloned(), printed }
-}
 
-async fn drive(run: &mut Pin<Box<RootRun>>, screen: &mut impl Screen) -> io::Result<()> {
-    std::future::poll_fn(|cx| {
-        loop {
-            match run.as_mut().poll_next(cx) {
-                Poll::Ready(Some(delivery)) => screen.apply(&delivery)?,
-                Poll::Ready(None) => return Poll::Ready(screen.flush()),
-                Poll::Pending => {
-                    screen.flush()?;
-                    return Poll::Pending;
+    pub(super) fn outlet(&self) -> Option<&Outlet> {
+        self.outlet.as_ref()
+    }
+
+    /// What prints each message as it enters the log.
+    pub(super) fn journal(&self) -> Option<Arc<dyn Journal>> {
+        let outlet = self.outlet.clone()?;
+        match self.display {
+            Display::Messages => Some(Arc::new(Messages(outlet))),
+            Display::Lines => Some(Arc::new(Lines { events: Mutex::default(), outlet })),
+            Display::LiveOnStderr | Display::LiveOnStdout | Display::Result => None,
+        }
+    }
+
+    /// Drives a run to its end and shows it. Where stdout is closed, the run is cancelled.
+    pub(super) async fn show(&self, run: RootRun, root: &Root) -> Shown {
+        match &self.outlet {
+            None => Shown { outcome: run.settle().await, printed: Ok(()) },
+            Some(outlet) => match self.display {
+                Display::LiveOnStderr => {
+                    // A terminal that went away has nothing to do with the result.
+                    let Shown { outcome, .. } = self.live(run, root, outlet).await;
+                    Shown { outcome, printed: Ok(()) }
                 }
+                Display::LiveOnStdout => self.live(run, root, outlet).await,
+                Display::Lines | Display::Messages | Display::Result => drive(run, root, outlet).await,
+            },
+        }
+    }
+
+    async fn live(&self, mut run: RootRun, root: &Root, outlet: &Outlet) -> Shown {
+        let mut printed = Ok(());
+        let mut tree = match LiveTree::new(outlet.clone()) {
+            Ok(tree) => tree.colours(self.streams.colours),
+            Err(error) => return Shown { outcome: run.settle().await, printed: Err(error) },
+        };
+        let mut resumed = Resumed::listen();
+        let mut frames = interval(FRAME);
+        frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let ended = std::future::poll_fn(|cx| {
+                while let Poll::Ready(delivery) = run.poll_next_unpin(cx) {
+                    match delivery {
+                        Some(delivery) => tree.apply(&delivery),
+                        None => return Poll::Ready(()),
+                    }
+                }
+                Poll::Pending
+            });
+            tokio::select! {
+                () = ended => break,
+                () = resumed.next() => tree.begin_anew(),
+                // What a stopped terminal has not taken yet is not heaped up.
+                _ = frames.tick(), if printed.is_ok() => if outlet.is_idle() {
+                    printed = tree.draw(root.clock().now()).map(drop);
+                    if printed.is_err() && self.display == Display::LiveOnStdout {
+                        // Dropping the end only ends the waiting for it: the run is driven on here.
+                        drop(root.cancel_all(CancelledBy::User));
+                    }
+                },
             }
         }
+        if printed.is_ok() {
+            printed = tree.finish();
+        }
+        if printed.is_ok() {
+            printed = outlet.drained().await;
+        }
+        let outcome = run.settle().await;
+        Shown { outcome, printed }
+    }
+}
+
+/// Drives a run whose journal prints. A reader that is slow slows it; one that is gone cancels it.
+async fn drive(run: RootRun, root: &Root, outlet: &Outlet) -> Shown {
+    let mut run = std::pin::pin!(run.settle());
+    let mut cancelled = std::pin::pin!(root.token().wait());
+    // A tree that is cancelled ends in its own time, not in the reader's.
+    let mut waits_for_reader = true;
+    let outcome = std::future::poll_fn(|cx| {
+        if waits_for_reader {
+            match outlet.poll_room(cx) {
+                _ if cancelled.as_mut().poll(cx).is_ready() => waits_for_reader = false,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => {
+                    waits_for_reader = false;
+                    // Dropping the end only ends the waiting for it: the run is driven on here.
+                    drop(root.cancel_all(CancelledBy::User));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // Ends after a bounded number of messages, since each uses up some of the task's budget.
+        let polled = run.as_mut().poll(cx);
+        outlet.push();
+        polled
     })
-    .await
+    .await;
+    Shown { outcome, printed: outlet.drained().await }
 }
 
-struct Nothing;
+/// Prints each message as one JSON object on a line.
+#[derive(Debug)]
+struct Messages(Outlet);
 
-impl Screen for Nothing {
-    fn apply(&mut self, _: &Delivery) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Messages<W: Write> {
-    out: W,
-    buffer: Vec<u8>,
-}
-
-impl<W: Write> Messages<W> {
-    fn new(out: W) -> Self {
-        Self { out, buffer: Vec::with_capacity(2 * BUFFER) }
-    }
-}
-
-impl<W: Write> Screen for Messages<W> {
-    fn apply(&mut self, delivery: &Delivery) -> io::Result<()> {
-        serde_json::to_writer(&mut self.buffer, delivery)?;
-        self.buffer.push(b'\n');
-        if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        // Whole lines only: whoever reads along never sees half a message.
-        let written = self.out.write_all(&self.buffer).and_then(|()| self.out.flush());
-        self.buffer.clear();
-        written
-    }
-}
-
-struct Lines<W: Write> {
-    events: IndentedLines,
-    out: BufWriter<W>,
-}
-
-impl<W: Write> Screen for Lines<W> {
-    fn apply(&mut self, delivery: &Delivery) -> io::Result<()> {
-        self.events.apply(delivery, &mut self.out)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
-async fn live<W: Write>(run: &mut Pin<Box<RootRun>>, root: &Root, out: W, _: Streams) -> io::Result<()> {
-    let mut screen = Live { tree: LiveTree::new(out)?, root: root.clone() };
-    let mut frames = interval(FRAME);
-    frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            ended = drive(run, &mut screen) => {
-                ended?;
-                return screen.tree.finish();
+impl Journal for Messages {
+    fn record(&self, message: &ProcessingMessage) {
+        self.0.put(|bytes| {
+            let begin = bytes.len();
+            match serde_json::to_writer(&mut *bytes, message) {
+                Ok(()) => bytes.push(b'\n'),
+                // No body's serialisation fails. If one did, its line would be left out, whole.
+                Err(_) => bytes.truncate(begin),
             }
-            // The run keeps its place: what `drive` holds is only a borrow of it.
-            _ = frames.tick() => { screen.tree.draw(screen.root.clock().now())?; }
-        }
+        });
     }
 }
 
-struct Live<W: Write> {
-    tree: LiveTree<W>,
-    root: Root,
+/// Prints what is worth a line.
+#[derive(Debug)]
+struct Lines {
+    /// Taken inside the log's lock only, so never contended.
+    events: Mutex<IndentedLines>,
+    outlet: Outlet,
 }
 
-impl<W: Write> Screen for Live<W> {
-    fn apply(&mut self, delivery: &Delivery) -> io::Result<()> {
-        self.tree.apply(delivery);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.tree.draw(self.root.clock().now()).map(drop)
+impl Journal for Lines {
+    fn record(&self, message: &ProcessingMessage) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        self.outlet.put(|bytes| {
+            // Writing into memory does not fail.
+            let _ = events.apply(&Delivery::Message(message.clone()), bytes);
+        });
     }
 }

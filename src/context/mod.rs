@@ -11,4 +11,5 @@ mod work;
 pub(crate) use record::{RunRecord, RunState};
 pub use root::{BackgroundPolicy, Root, RootBuilder};
 pub use run::{GraceHold, RunContext, enter_subagent_depth};
+pub(crate) use spec::Birth;
 pub use spec::{EnterError, Entered, RunSpec};

@@ -13,7 +13,7 @@ use crate::budget::RunLimits;
 use crate::cancel::CancelToken;
 use crate::id::Seq;
 use crate::message::{Origin, RunStarted, Scope, Timestamp};
-use crate::outcome::{LimitKind, Usage};
+use crate::outcome::{LimitKind, SubAgentOutcome, Usage};
 use crate::tree::RunWatch;
 
 /// How much text a run's partial result keeps, in bytes.
@@ -45,6 +45,12 @@ pub(crate) struct RunState {
     pub(crate) first_time: Timestamp,
     pub(crate) last_time: Timestamp,
     pub(crate) closed: bool,
+    /// The outcome is decided: foreground children are over.
+    pub(crate) decided: bool,
+    /// No run may begin below any more.
+    pub(crate) settling: bool,
+    /// How somebody else than its own pipe ended the run.
+    pub(crate) ended_outside: Option<SubAgentOutcome>,
     pub(crate) late: u64,
     /// What the turn that is under way used so far; charged when it finishes, or when the run does.
     pub(crate) turn_usage: Usage,
@@ -57,6 +63,11 @@ pub(crate) struct RunState {
 }
 
 impl RunState {
+    /// Whether a run of this scope may no longer begin below.
+    pub(crate) fn refuses(&self, scope: Scope) -> bool {
+        self.closed || self.settling || self.decided && scope == Scope::Foreground
+    }
+
     /// Notes text for the partial result: the latest turn that said something.
     pub(crate) fn note_text(&mut self, piece: &str) {
         if std::mem::take(&mut self.text_is_old) {
@@ -120,31 +131,41 @@ impl RunRecord {
         std::iter::successors(Some(self), |record| record.parent.as_ref())
     }
 
-    /// The counter of the parent's live children that this run is in.
-    fn siblings(&self) -> Option<&AtomicUsize> {
-        let parent = self.parent.as_ref()?;
-        Some(match self.scope() {
-            Scope::Foreground => &parent.live_foreground,
-            Scope::Background => &parent.live_background,
-        })
+    /// The counters that this run is in. A background run may outlive its parent, so every ancestor counts it.
+    fn counters(&self) -> impl Iterator<Item = &AtomicUsize> {
+        let parent = self.parent.as_ref();
+        let is_foreground = self.scope() == Scope::Foreground;
+        let foreground = parent.filter(|_| is_foreground).map(|parent| &parent.live_foreground);
+        let above = parent.filter(|_| !is_foreground).into_iter().flat_map(Self::lineage);
+        foreground.into_iter().chain(above.map(|above| &above.live_background))
     }
 
     pub(crate) fn count_birth(&self) {
-        if let Some(siblings) = self.siblings() {
-            siblings.fetch_add(1, Ordering::AcqRel);
-        }
+        self.counters().for_each(|counter| _ = counter.fetch_add(1, Ordering::AcqRel));
     }
 
     pub(crate) fn count_end(&self) {
-        if let Some(siblings) = self.siblings() {
-            siblings.fetch_sub(1, Ordering::AcqRel);
-        }
+        self.counters().for_each(|counter| _ = counter.fetch_sub(1, Ordering::AcqRel));
+    }
+
+    /// How many runs below must end before this one: all of them for the root and for a cancelled run, else the foreground.
+    pub(crate) fn awaited(&self) -> usize {
+        let all = self.parent.is_none() || self.token.is_cancelled();
+        if all { self.live_children() } else { self.live_foreground() }
+    }
+
+    /// Lets no child enter any more, if there is none to wait for. One step with the look, so that none is born in between.
+    pub(crate) fn stop_births(&self) -> bool {
+        let mut state = self.lock();
+        state.settling |= self.awaited() == 0;
+        state.settling
     }
 
     pub(crate) fn live_foreground(&self) -> usize {
         self.live_foreground.load(Ordering::Acquire)
     }
 
+    /// Foreground children, and background runs at any depth.
     pub(crate) fn live_children(&self) -> usize {
         self.live_foreground() + self.live_background.load(Ordering::Acquire)
     }

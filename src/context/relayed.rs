@@ -18,6 +18,7 @@ struct Run {
     watch: RunWatch,
     first_time: Timestamp,
     finished: bool,
+    children_usage: Usage,
 }
 
 impl Relayed {
@@ -36,7 +37,11 @@ impl Relayed {
                 && run.watch.observe(body, nesting.time).is_ok();
             if fits {
                 run.next_run_seq += 1;
-                run.finished = matches!(body, MessageBody::RunFinished(_));
+                if let MessageBody::RunFinished(finished) = body {
+                    run.finished = true;
+                    let used = finished.subtree_usage.or(finished.usage).unwrap_or_default();
+                    self.charge_parent(origin, &used);
+                }
             }
             return fits;
         }
@@ -56,26 +61,34 @@ impl Relayed {
                 watch: RunWatch::default(),
                 first_time,
                 finished: false,
+                children_usage: Usage::default(),
             });
         }
         fits
     }
 
-    /// The messages that end the runs whose terminal never came, youngest first, and what those runs used.
-    pub(crate) fn close(&mut self, now: Timestamp) -> (Vec<(MessageBody, Nesting)>, Usage) {
+    /// Adds what a run used to the account of its parent, if the parent is relayed too.
+    fn charge_parent(&mut self, origin: &Origin, used: &Usage) {
+        if let Some(parent) = origin.parent_run_id.as_ref().and_then(|parent| self.find(parent)) {
+            parent.children_usage.add(used);
+        }
+    }
+
+    /// The messages that end the runs whose terminal never came, youngest first, and what those right below `relay` used.
+    pub(crate) fn close(&mut self, relay: &RunId, now: Timestamp) -> (Vec<(MessageBody, Nesting)>, Usage) {
         let (mut closing, mut usage) = (Vec::new(), Usage::default());
-        for run in self.0.iter_mut().rev().filter(|run| !run.finished) {
+        for at in (0..self.0.len()).rev() {
+            let Some(run) = self.0.get_mut(at).filter(|run| !run.finished) else { continue };
             let text = "the connection to this run was lost before its terminal came";
             let mut bodies = run.watch.close("lost", text, now);
             let counters = FinalCounters {
                 usage: run.watch.usage,
-                subtree_usage: run.watch.usage,
+                subtree_usage: run.watch.usage.plus(&run.children_usage),
                 turns: run.watch.turns,
                 tool_calls: run.watch.tool_calls,
                 duration_ms: u64::try_from(now.since(run.first_time).as_millis()).unwrap_or(u64::MAX),
                 late: 0,
             };
-            usage.add(&counters.usage);
             bodies.push(
                 RunFinished::new(SubAgentOutcome::failed(FailureKind::Vanished, text), counters).into(),
             );
@@ -86,6 +99,11 @@ impl Relayed {
                 closing.push((body, nesting));
             }
             run.finished = true;
+            let origin = Arc::clone(&run.origin);
+            if origin.parent_run_id.as_ref() == Some(relay) {
+                usage.add(&counters.subtree_usage);
+            }
+            self.charge_parent(&origin, &counters.subtree_usage);
         }
         (closing, usage)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::record::RunRecord;
-use super::spec::{Entered, RunSpec};
+use super::spec::{Birth, Entered, RunSpec};
 use crate::budget::{Ledger, Refusal, RefusalKind, RunLimits, TreeLimits};
 use crate::bus::{EventBus, From, Journal, Retain, Subscription};
 use crate::cancel::CancelToken;
@@ -241,10 +241,6 @@ impl Root {
         &self.0.token
     }
 
-    pub(crate) fn limits(&self) -> &RunLimits {
-        &self.0.limits
-    }
-
     pub(crate) fn ended(&self) -> &Notify {
         &self.0.ended
     }
@@ -265,6 +261,11 @@ impl Root {
 
     pub(crate) fn mint(&self) -> RunId {
         self.0.mint.mint(self.0.clock.now().millis())
+    }
+
+    /// Whether a run came into being in this tree and this process: such a run has a pipe here, now or earlier.
+    pub(crate) fn has_entered(&self, run: &RunId) -> bool {
+        self.0.mint.minted(run)
     }
 
     /// The one root run of this tree.
@@ -291,7 +292,9 @@ impl Root {
         };
         let limits = self.0.limits.narrowed_by(&spec.limits);
         let record = RunRecord::new(origin, started(spec), self.clone(), None, self.0.token.clone(), limits);
-        Ok(Entered { record: Arc::new(record), reservation })
+        let record = Arc::new(record);
+        let birth = Birth::new(&record, reservation);
+        Ok(Entered { record, birth })
     }
 }
 

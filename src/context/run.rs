@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::record::RunRecord;
 use super::root::{Root, started};
-use super::spec::{EnterError, Entered, RunSpec};
+use super::spec::{Birth, EnterError, Entered, RunSpec};
 use crate::budget::{Refusal, RefusalKind, RunLimits, WhenFull};
 use crate::cancel::{CancelToken, Cancelled};
 use crate::id::RunId;
 use crate::message::{Origin, Scope};
-use crate::outcome::{LimitKind, Usage};
+use crate::outcome::{CancelledBy, LimitKind, Usage};
 
 /// The context of one run. Cheap to clone; clones are the same run.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl RunContext {
     ///
     /// # Errors
     ///
-    /// [`EnterError::Refused`] with the limit that refuses, [`EnterError::Cancelled`] if this run is cancelled.
+    /// [`EnterError::Refused`] with the limit that refuses, [`EnterError::Cancelled`] if this run is cancelled or has settled.
     pub fn enter(&self, spec: RunSpec) -> Result<Entered, EnterError> {
         if let Some(cancelled) = self.0.token.cancelled() {
             return Err(cancelled.into());
@@ -142,8 +142,14 @@ impl RunContext {
         };
         let limits = self.0.limits.narrowed_by(&spec.limits);
         let (token, parent) = (self.0.token.child(), Some(Arc::clone(&self.0)));
-        let record = RunRecord::new(origin, started(spec), root, parent, token, limits);
-        Ok(Entered { record: Arc::new(record), reservation })
+        let record = Arc::new(RunRecord::new(origin, started(spec), root, parent, token, limits));
+        let state = self.0.lock();
+        if state.refuses(record.scope()) {
+            return Err(Cancelled { by: CancelledBy::Parent }.into());
+        }
+        let birth = Birth::new(&record, reservation);
+        drop(state);
+        Ok(Entered { record, birth })
     }
 
     /// Says that an operation of this run may take the grace period to end after a cancel, because dropping it would not end it
@@ -190,7 +196,7 @@ impl RunContext {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(panic)) => resume_unwind(panic),
             // The runtime is shutting down and drops its blocking work.
-            Err(_) => Err(Cancelled { by: crate::outcome::CancelledBy::Shutdown }),
+            Err(_) => Err(Cancelled { by: CancelledBy::Shutdown }),
         }
     }
 }

@@ -104,7 +104,39 @@ impl RunSpec {
 #[derive(Debug)]
 pub struct Entered {
     pub(crate) record: Arc<RunRecord>,
-    pub(crate) reservation: Reservation,
+    pub(crate) birth: Birth,
+}
+
+/// A run that may begin: its place in the tree's total, and among those that its ancestors wait for. Dropped, it gives both
+/// back.
+#[derive(Debug)]
+pub(crate) struct Birth {
+    record: Arc<RunRecord>,
+    reservation: Option<Reservation>,
+}
+
+impl Birth {
+    /// The caller holds the lock of the parent's state, so that the parent does not settle meanwhile.
+    pub(super) fn new(record: &Arc<RunRecord>, reservation: Reservation) -> Self {
+        record.count_birth();
+        Self { record: Arc::clone(record), reservation: Some(reservation) }
+    }
+
+    /// The run has begun.
+    pub(crate) fn commit(mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            reservation.commit();
+        }
+    }
+}
+
+impl Drop for Birth {
+    fn drop(&mut self) {
+        if self.reservation.take().is_some() {
+            self.record.count_end();
+            self.record.root.ended().notify_waiters();
+        }
+    }
 }
 
 impl Entered {

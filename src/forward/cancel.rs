@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use super::close::{close, close_below};
+use super::close::{close_below, close_outside};
 use crate::context::{Root, RunContext, RunRecord};
 use crate::error::{ErrorKind, Result};
 use crate::id::RunId;
@@ -62,7 +62,7 @@ fn cancel(record: &Arc<RunRecord>, by: CancelledBy) -> CancelEnd {
             // Nobody polls them: the task that drove them is blocked or gone.
             close_below(&record, true);
             let by = record.token.cancelled().map_or(by, |cancelled| cancelled.by);
-            let _ = close(&record, SubAgentOutcome::Cancelled { by, forced: true, partial: None });
+            close_outside(&record, SubAgentOutcome::Cancelled { by, forced: true, partial: None });
         }
         count
     }))

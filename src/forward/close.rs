@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::say::append;
 use crate::bus::Wakers;
+use crate::cancel::Cancelled;
 use crate::context::RunRecord;
 use crate::message::{FinalCounters, MessageBody, RunFinished};
-use crate::outcome::{CancelledBy, SubAgentOutcome};
+use crate::outcome::SubAgentOutcome;
 
 /// Settles a run: closes what it has open, appends its terminal, gives back what it holds. The first call wins; later ones
 /// change nothing. Returns the outcome as it is in the log if this call was the first, and gives back the one that came too
@@ -15,13 +16,26 @@ pub(super) fn close(
     record: &Arc<RunRecord>,
     outcome: SubAgentOutcome,
 ) -> Result<SubAgentOutcome, SubAgentOutcome> {
+    close_locked(record, outcome, false)
+}
+
+/// As [`close`], by somebody else than the run's own pipe: which then learns from the record how the run ended.
+pub(super) fn close_outside(record: &Arc<RunRecord>, outcome: SubAgentOutcome) {
+    let _ = close_locked(record, outcome, true);
+}
+
+fn close_locked(
+    record: &Arc<RunRecord>,
+    outcome: SubAgentOutcome,
+    from_outside: bool,
+) -> Result<SubAgentOutcome, SubAgentOutcome> {
     let mut state = record.lock();
     if state.closed {
         return Err(outcome);
     }
     let now = record.root.clock().now();
     let mut wakers: Vec<Wakers> = Vec::new();
-    let (lost, lost_usage) = state.relayed.close(now);
+    let (lost, lost_usage) = state.relayed.close(&record.origin.run_id, now);
     wakers.extend(lost.into_iter().map(|(body, nesting)| record.root.bus().append_stamped(body, nesting)));
     state.children_usage.add(&lost_usage);
     let (code, message) = match &outcome {
@@ -49,13 +63,18 @@ pub(super) fn close(
     };
     // Before the append: from here on the log has this run's last word, and a message that comes meanwhile is late.
     state.closed = true;
+    state.ended_outside = from_outside.then(|| outcome.clone());
     let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
     wakers.push(append(record, &mut state, terminal));
     drop(state);
-    if let Some(parent) = &record.parent {
-        let mut parent = parent.lock();
-        parent.children_usage.add(&subtree_usage);
-        parent.last_time = parent.last_time.max(now);
+    // A background run may end after its parent: then whoever is live above has its usage in its account.
+    for above in record.lineage().skip(1) {
+        let mut above = above.lock();
+        if !above.closed {
+            above.children_usage.add(&subtree_usage);
+            above.last_time = above.last_time.max(now);
+            break;
+        }
     }
     // The account of the parent is complete before it can see that it has no more live children.
     record.count_end();
@@ -66,16 +85,16 @@ pub(super) fn close(
     Ok(outcome)
 }
 
-/// Ends all live runs below `top` without waiting for them, deepest first: for those that some other task still drives.
+/// Ends all cancelled runs below `top` without waiting for them, deepest first: those that some other task still drives.
 pub(super) fn close_below(top: &Arc<RunRecord>, forced: bool) {
     if top.live_children() == 0 {
         return;
     }
     for run in top.root.live_subtree(top) {
-        if !Arc::ptr_eq(&run, top) {
-            run.token.cancel(CancelledBy::Parent);
-            let by = run.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
-            let _ = close(&run, SubAgentOutcome::Cancelled { by, forced, partial: None });
+        if !Arc::ptr_eq(&run, top)
+            && let Some(Cancelled { by }) = run.token.cancelled()
+        {
+            close_outside(&run, SubAgentOutcome::Cancelled { by, forced, partial: None });
         }
     }
 }

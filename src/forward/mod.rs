@@ -3,6 +3,9 @@
 
 mod cancel;
 mod close;
+mod delegate;
+mod endings;
+mod guarded;
 mod pipe;
 mod relay;
 mod root_run;

@@ -1,26 +1,26 @@
 //! The pipe itself: one future a run.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures::Stream;
 use futures::future::BoxFuture;
 use pin_project::{pin_project, pinned_drop};
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::close::{close, close_below};
+use super::endings::{cancelled_outcome, cut_short, forced, out_of_time, stopped};
+use super::guarded::{Step, drop_guarded, poll_guarded};
 use super::say::{Said, append, say, say_last};
 use super::timers::Timers;
 use crate::budget::{WhenFull, WorkPermit};
 use crate::cancel::Cancelled;
-use crate::context::{BackgroundPolicy, Entered, RunRecord};
+use crate::context::{BackgroundPolicy, Birth, Entered, RunRecord};
 use crate::message::{Extra, Queued, Scope};
 use crate::outcome::{CancelledBy, FailureKind, LimitKind, SubAgentOutcome};
-use crate::stream::{SubAgentStream, panic_text};
+use crate::stream::SubAgentStream;
 
 /// Messages between two looks at the scheduler's cooperative budget: at a tenth of a microsecond a message, a run that is always
 /// ready lets others in after a fifth of a millisecond, and a deep tree is not polled anew for every few messages.
@@ -41,11 +41,11 @@ const UNITS_A_TURN: u32 = 128;
 ///
 /// Never with the producer's panic, which is the run's failed outcome.
 pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forward {
-    let Entered { record, reservation } = child;
+    let Entered { record, birth } = child;
     Forward {
         stream: Some(stream),
         cancelled: None,
-        phase: Phase::Start(reservation),
+        phase: Phase::Start(birth),
         timers: None,
         epoch: 0,
         // Due with the first look, so that many children that begin in one poll do not each say this many for nothing: a wide
@@ -83,7 +83,7 @@ impl PinnedDrop for Forward {
 
 enum Phase {
     /// Nothing has happened yet.
-    Start(crate::budget::Reservation),
+    Start(Birth),
     /// The run waits for its permit.
     Queued(BoxFuture<'static, Option<WorkPermit>>),
     /// The producer works.
@@ -91,7 +91,7 @@ enum Phase {
     /// The end is decided; operations that hold the grace period may still end by themselves.
     Grace(SubAgentOutcome, Pin<Box<tokio::time::Sleep>>),
     /// The end is decided and the producer is gone; runs below that another task drives are waited for.
-    Joining(SubAgentOutcome, BoxFuture<'static, ()>),
+    Joining(SubAgentOutcome, BoxFuture<'static, Joined>),
     /// The run has settled; its parent waits for a permit to go on.
     Resuming(SubAgentOutcome, BoxFuture<'static, ()>),
     /// The run has settled, and nobody waits for anything.
@@ -115,9 +115,8 @@ impl Future for Forward {
         loop {
             let this = self.as_mut().project();
             match std::mem::replace(this.phase, Phase::Done) {
-                Phase::Start(reservation) => {
-                    reservation.commit();
-                    *this.phase = this.run.begin();
+                Phase::Start(birth) => {
+                    *this.phase = this.run.begin(birth);
                     *this.timers = Timers::of(&this.run.record.limits);
                 }
                 Phase::Queued(permit) => ready!(self.as_mut().poll_queue(permit, cx)),
@@ -126,14 +125,13 @@ impl Future for Forward {
                     ready!(self.as_mut().poll_running(cx));
                 }
                 Phase::Grace(outcome, timer) => ready!(self.as_mut().poll_grace(outcome, timer, cx)),
-                Phase::Joining(outcome, mut ended) => {
-                    if ended.as_mut().poll(cx).is_pending() {
-                        *this.phase = Phase::Joining(outcome, ended);
+                Phase::Joining(outcome, mut joined) => match joined.as_mut().poll(cx) {
+                    Poll::Pending => {
+                        *this.phase = Phase::Joining(outcome, joined);
                         return Poll::Pending;
                     }
-                    let outcome = this.run.settle(outcome);
-                    *this.phase = this.run.resume_parent(outcome);
-                }
+                    Poll::Ready(joined) => self.as_mut().settle_or_join(outcome, joined),
+                },
                 Phase::Resuming(outcome, mut resumed) => {
                     if resumed.as_mut().poll(cx).is_pending() {
                         *this.phase = Phase::Resuming(outcome, resumed);
@@ -309,65 +307,107 @@ impl Forward {
     }
 
     /// The outcome is decided. Drops the producer, sees to the runs below, settles.
-    fn finish(self: Pin<&mut Self>, outcome: SubAgentOutcome) {
+    fn finish(mut self: Pin<&mut Self>, outcome: SubAgentOutcome) {
+        self.run.record.lock().decided = true;
+        drop_guarded(self.as_mut().project().stream);
+        self.settle_or_join(outcome, Joined::Ended);
+    }
+
+    /// Settles if no run is left to wait for, or if those that are left were given up.
+    fn settle_or_join(self: Pin<&mut Self>, outcome: SubAgentOutcome, joined: Joined) {
         let this = self.project();
-        drop_guarded(this.stream);
         let record = &this.run.record;
-        let is_root = record.parent.is_none();
-        let left = if is_root { record.live_children() } else { record.live_foreground() };
-        if left == 0 {
+        if record.stop_births() || joined == Joined::GaveUp {
             let outcome = this.run.settle(outcome);
             *this.phase = this.run.resume_parent(outcome);
             return;
         }
         // Some other task drives them.
-        let joins = is_root
+        let patient = record.parent.is_none()
             && outcome.is_ok()
             && record.root.background_policy() == BackgroundPolicy::Join
             && !record.token.is_cancelled();
-        *this.phase = Phase::Joining(outcome, Box::pin(join(Arc::clone(record), joins)));
+        record.lock().settling |= !patient;
+        *this.phase = Phase::Joining(outcome, Box::pin(join(Arc::clone(record), patient)));
     }
+}
+
+/// What became of the runs that were waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    Ended,
+    /// They did not end within the grace period, and were ended without their pipes.
+    GaveUp,
 }
 
 /// Waits until no run below that must end with `record` is live: patiently if `patient`, until somebody cancels; else they are
 /// cancelled, and after the grace period ended without them.
-async fn join(record: Arc<RunRecord>, patient: bool) {
+async fn join(record: Arc<RunRecord>, patient: bool) -> Joined {
     let is_root = record.parent.is_none();
-    let all_ended = async |record: &Arc<RunRecord>| loop {
+    for run in record.root.live_subtree(&record) {
+        // A background run of a child that has ended is nobody's foreground: only the root takes it along.
+        let is_own = run.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, &record));
+        let is_over = is_own && run.scope() == Scope::Foreground || is_root && !patient;
+        if is_over && !Arc::ptr_eq(&run, &record) {
+            run.token.cancel(CancelledBy::Parent);
+        }
+    }
+    let grace = record.root.grace();
+    if patient {
+        if tokio::time::timeout(grace, until(&record, |record| record.live_foreground() == 0)).await.is_err()
+        {
+            close_below(&record, true);
+        }
+        // Whoever cancels the root meanwhile cancels those that it waits for: then once more, without patience.
+        let _ = record.token.or_cancel(until(&record, |record| record.awaited() == 0)).await;
+        return Joined::Ended;
+    }
+    if tokio::time::timeout(grace, until(&record, |record| record.awaited() == 0)).await.is_ok() {
+        return Joined::Ended;
+    }
+    close_below(&record, true);
+    Joined::GaveUp
+}
+
+/// Waits until enough runs have ended.
+async fn until(record: &RunRecord, is_enough: impl Fn(&RunRecord) -> bool) {
+    loop {
         let ended = record.root.ended().notified();
         let mut ended = std::pin::pin!(ended);
         // Registered before the look, so that an end in between is not missed.
         ended.as_mut().enable();
-        let live = if is_root { record.live_children() } else { record.live_foreground() };
-        if live == 0 {
+        if is_enough(record) {
             return;
         }
         ended.await;
-    };
-    if patient && record.token.or_cancel(all_ended(&record)).await.is_ok() {
-        return;
-    }
-    for run in record.root.live_subtree(&record) {
-        if !Arc::ptr_eq(&run, &record) && (is_root || run.scope() == Scope::Foreground) {
-            run.token.cancel(CancelledBy::Parent);
-        }
-    }
-    if tokio::time::timeout(record.root.grace(), all_ended(&record)).await.is_err() {
-        close_below(&record, true);
     }
 }
 
 impl LiveRun {
-    /// The run comes into being: its first message, its place among the live ones, its permit.
-    fn begin(&mut self) -> Phase {
+    /// The run comes into being: its first message, its place among the live ones, its permit. One that was cancelled before
+    /// never does.
+    fn begin(&mut self, birth: Birth) -> Phase {
         let record = &self.record;
+        // Who must outlive it. Locked until the run is in the log and among the live, so that it ends before that one does.
+        let outlived = match record.scope() {
+            Scope::Foreground => record.parent.as_ref(),
+            Scope::Background => record.lineage().skip(1).last(),
+        };
+        let gate = outlived.map(|above| above.lock());
+        if let Some(above) = &gate
+            && (above.refuses(record.scope()) || record.token.is_cancelled())
+        {
+            let by = record.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
+            return Phase::Settled(SubAgentOutcome::cancelled(by));
+        }
         self.begun = true;
-        record.count_birth();
+        birth.commit();
         record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
         let mut state = record.lock();
         let wakers =
             append(record, &mut state, crate::message::MessageBody::RunStarted(Arc::clone(&record.started)));
         drop(state);
+        drop(gate);
         drop(wakers);
         let ledger = record.root.ledger();
         if !ledger.has_permits() {
@@ -390,10 +430,9 @@ impl LiveRun {
 
     fn settle(&mut self, outcome: SubAgentOutcome) -> SubAgentOutcome {
         self.settled = true;
-        close(&self.record, outcome).unwrap_or_else(|_| {
+        close(&self.record, outcome).unwrap_or_else(|late| {
             // Somebody outside ended the run already, because it did not end within the grace period.
-            let by = self.record.token.cancelled().map_or(CancelledBy::User, |cancelled| cancelled.by);
-            SubAgentOutcome::Cancelled { by, forced: true, partial: None }
+            self.record.lock().ended_outside.take().unwrap_or(late)
         })
     }
 
@@ -444,88 +483,6 @@ impl Drop for LiveRun {
         {
             parent.work.start(permit);
         }
-    }
-}
-
-enum Step {
-    Message(crate::message::ProcessingMessage),
-    Ended(SubAgentOutcome),
-}
-
-/// Polls the producer; its panic is its end.
-fn poll_guarded(stream: &mut Option<SubAgentStream>, cx: &mut Context<'_>) -> Poll<Step> {
-    let Some(producer) = stream else {
-        return Poll::Ready(Step::Ended(SubAgentOutcome::failed(FailureKind::Vanished, "no producer")));
-    };
-    // The producer is dropped after a panic and never polled again, so nobody sees what the panic left half done.
-    match catch_unwind(AssertUnwindSafe(|| Pin::new(producer).poll_next(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(Some(message))) => Poll::Ready(Step::Message(message)),
-        Ok(Poll::Ready(None)) => {
-            let outcome = stream.take().map(SubAgentStream::into_outcome);
-            let vanished = || SubAgentOutcome::failed(FailureKind::Vanished, "no producer");
-            Poll::Ready(Step::Ended(outcome.unwrap_or_else(vanished)))
-        }
-        Err(panic) => {
-            let text = format!("the sub-agent panicked: {}", panic_text(&*panic));
-            Poll::Ready(Step::Ended(SubAgentOutcome::failed(FailureKind::Panic, text)))
-        }
-    }
-}
-
-/// Drops the producer; a panic in one of its destructors harms nobody else.
-fn drop_guarded(stream: &mut Option<SubAgentStream>) {
-    let stream = stream.take();
-    if catch_unwind(AssertUnwindSafe(|| drop(stream))).is_err() {
-        tracing::warn!("a sub-agent panicked while it was dropped");
-    }
-}
-
-fn cancelled_outcome(cancelled: Cancelled) -> SubAgentOutcome {
-    SubAgentOutcome::cancelled(cancelled.by)
-}
-
-/// The outcome of a run that was cancelled before its producer settled: what the producer had is the partial result.
-fn cut_short(outcome: SubAgentOutcome, cancelled: Cancelled) -> SubAgentOutcome {
-    let had = match outcome {
-        SubAgentOutcome::Completed { result, .. } => (!result.is_null()).then_some(result),
-        SubAgentOutcome::Stopped { partial, .. }
-        | SubAgentOutcome::Cancelled { partial, .. }
-        | SubAgentOutcome::Failed { partial, .. } => partial,
-    };
-    cancelled_outcome(cancelled).with_partial(had)
-}
-
-fn stopped(limit: LimitKind) -> SubAgentOutcome {
-    SubAgentOutcome::stopped_by(limit, format!("stopped by the limit on {}", limit_name(limit)))
-}
-
-fn out_of_time(record: &RunRecord, limit: LimitKind) -> SubAgentOutcome {
-    if limit == LimitKind::Wall {
-        // What runs below ends because of this run's deadline, and says so.
-        record.token.cancel(CancelledBy::DeadlineOfParent);
-    }
-    stopped(limit)
-}
-
-fn limit_name(limit: LimitKind) -> &'static str {
-    match limit {
-        LimitKind::Turns => "turns",
-        LimitKind::ToolCalls => "tool calls",
-        LimitKind::Tokens => "tokens",
-        LimitKind::Cost => "cost",
-        LimitKind::Wall => "time",
-        LimitKind::Idle => "idle time",
-        LimitKind::Output => "output",
-    }
-}
-
-fn forced(outcome: SubAgentOutcome) -> SubAgentOutcome {
-    match outcome {
-        SubAgentOutcome::Cancelled { by, partial, .. } => {
-            SubAgentOutcome::Cancelled { by, forced: true, partial }
-        }
-        other => other,
     }
 }
 

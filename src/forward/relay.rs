@@ -15,8 +15,7 @@ pub(super) fn relay<'a>(
 ) -> Wakers<'a> {
     let Some(nesting) = message.nesting().cloned() else { return Wakers::default() };
     let root = &record.root;
-    let is_ours =
-        nesting.origin.root_run_id == *root.run_id() && !root.live().contains_key(&nesting.origin.run_id);
+    let is_ours = nesting.origin.root_run_id == *root.run_id() && !root.has_entered(&nesting.origin.run_id);
     if !is_ours || !state.relayed.accept(&record.origin, message.body(), &nesting) {
         state.late += 1;
         root.count_late(1);

@@ -270,7 +270,8 @@ pub(crate) fn cap_value(value: Value, max: usize) -> Value {
     }
 }
 
-fn cap_map(mut map: Map<String, Value>, max: usize) -> Map<String, Value> {
+/// The object with its largest member cut, or, if that does not do, the beginning of its text with a marker.
+pub(crate) fn cap_map(mut map: Map<String, Value>, max: usize) -> Map<String, Value> {
     if map_bytes(&map) <= max {
         return map;
     }

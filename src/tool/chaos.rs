@@ -17,7 +17,7 @@ use super::toolset::Toolset;
 use super::traits::{Access, OnCancel, Tool};
 use super::typed::{parameters_of, parse_arguments, tool_fn};
 use crate::context::{EnterError, RunSpec};
-use crate::error::Result;
+use crate::error;
 use crate::forward::forward_subagent_stream;
 use crate::model::ToolSpec;
 use crate::stream::SubAgentStream;
@@ -81,7 +81,7 @@ fn millis(ms: u64) -> Duration {
 /// # Errors
 ///
 /// If the set has a tool of the same name.
-pub fn add_to(tools: &Toolset) -> Result<Toolset> {
+pub fn add_to(tools: &Toolset) -> error::Result<Toolset> {
     tools
         .with(tool_fn("chaos_sleep", "Sleeps; a cancel ends it.", |args: Millis, _| async move {
             tokio::time::sleep(millis(args.ms)).await;
@@ -170,32 +170,43 @@ impl Tool for SpawnMany {
                 Ok(args) => args,
                 Err(reply) => return reply,
             };
-            let runtime = Arc::clone(cx.runtime());
-            let mut children = FuturesOrdered::new();
-            let mut results: Vec<Value> = Vec::new();
-            for number in 0..count.min(MAX_CHILDREN) {
-                let spec = RunSpec::new("chaos", prompt.as_str())
-                    .titled(format!("chaos {number}"))
-                    .called_by(Some(cx.call_id().clone()))
-                    .produced_by(runtime.producer.kind());
-                match cx.run().enter(spec) {
-                    Ok(entered) => {
-                        let job = Job::new(prompt.as_str(), cx.tools().clone(), Arc::clone(&runtime));
-                        let stream = SubAgentStream::build(|| {
-                            Ok::<_, std::convert::Infallible>(
-                                runtime.producer.produce(job, entered.context()),
-                            )
-                        });
-                        children.push_back(forward_subagent_stream(stream, entered));
-                    }
-                    Err(EnterError::Refused(refusal)) => results.push(refusal.to_value()),
-                    Err(EnterError::Cancelled(_)) => break,
+            let children: FuturesOrdered<_> =
+                (0..count.min(MAX_CHILDREN)).map(|number| spawn(number, &prompt, &cx)).collect();
+            let results: Vec<Result<Value, Value>> = children.collect().await;
+            match results.first() {
+                // All were refused, and all for one reason.
+                Some(Err(refusal)) if results.iter().all(Result::is_err) => {
+                    ToolReply { is_error: true, ..ToolReply::ok(refusal.clone()) }
+                }
+                _ => {
+                    let results: Vec<Value> =
+                        results.into_iter().map(|(Ok(value) | Err(value))| value).collect();
+                    ToolReply::ok(json!({ "children": results }))
                 }
             }
-            while let Some(outcome) = children.next().await {
-                results.push(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }));
-            }
-            ToolReply::ok(json!({ "children": results }))
         })
     }
 }
+
+/// One child to its end, or why there is none. It enters when it is its turn, like the calls of a model's turn.
+async fn spawn(number: usize, prompt: &str, cx: &ToolContext) -> Result<Value, Value> {
+    let runtime = Arc::clone(cx.runtime());
+    let spec = RunSpec::new("chaos", prompt)
+        .titled(format!("chaos {number}"))
+        .called_by(Some(cx.call_id().clone()))
+        .produced_by(runtime.producer.kind());
+    let entered = cx.run().enter(spec).map_err(|error| match error {
+        EnterError::Refused(refusal) => refusal.to_value(),
+        EnterError::Cancelled(_) => json!({ "error": "cancelled" }),
+    })?;
+    let job = Job::new(prompt, cx.tools().clone(), Arc::clone(&runtime));
+    let stream = SubAgentStream::build(|| {
+        Ok::<_, std::convert::Infallible>(runtime.producer.produce(job, entered.context()))
+    });
+    let outcome = forward_subagent_stream(stream, entered).await;
+    Ok(json!({ "outcome": outcome.kind(), "result": outcome.result(), "error": outcome.error_text() }))
+}
+
+#[cfg(test)]
+#[path = "chaos_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::policy::offered;
 use super::runtime::AgentRuntime;
 use super::toolset::Toolset;
 use crate::cancel::Cancelled;
@@ -60,6 +61,12 @@ impl ToolContext {
     #[must_use]
     pub fn tools(&self) -> &Toolset {
         &self.tools
+    }
+
+    /// Those of the tools that the run may call, as far as that is known beforehand: what could only be refused is not among them.
+    #[must_use]
+    pub fn offered(&self) -> Toolset {
+        offered(&self.tools, &self.run, &self.runtime.policy)
     }
 
     /// What children inherit: the model, the default producer, the policy.

@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 
 use super::context::ToolContext;
 use super::reply::ToolReply;
-use super::toolset::{Entry, Toolset};
-use super::traits::OnCancel;
-use super::typed::invalid_arguments;
-use crate::message::{cap_text, cap_value};
+use super::toolset::Entry;
+use super::traits::{Access, OnCancel};
+use crate::message::{cap_map, cap_text, cap_value};
 use crate::stream::panic_text;
+
+/// How much of a name that is none is quoted, in bytes.
+const QUOTED_BYTES: usize = 100;
 
 /// What a call came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,22 +35,30 @@ pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx:
     let cap = cx.runtime().result_bytes;
     let admitted = match tools.entry(name) {
         Some(entry) => admit(entry, args, &cx).map(|args| (entry, args)),
-        None => Err(unknown(name, &tools)),
+        None => Err(unknown(name, &cx)),
     };
     let (entry, args) = match admitted {
         Ok(admitted) => admitted,
-        Err(reply) => return Invoked { reply, panicked: None },
+        Err(reply) => return Invoked { reply: capped(reply, cap), panicked: None },
     };
-    let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| cx.run().hold_grace());
+    let run = cx.run().clone();
+    let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| run.hold_grace());
+    // The run as a whole may be given time because of another call; this one is not. Runs below end by themselves.
+    let drops_at_once = grace.is_none() && entry.tool.access() != Access::Spawn;
     // A tool that panicked is not called again in this run: the run fails.
-    let call = AssertUnwindSafe(async move { entry.tool.call(args, cx).await }).catch_unwind().await;
+    let call = AssertUnwindSafe(async move { entry.tool.call(args, cx).await }).catch_unwind();
+    let ended = if drops_at_once { run.or_cancel(call).await } else { Ok(call.await) };
     drop(grace);
-    match call {
-        Ok(reply) => Invoked { reply: capped(reply, cap), panicked: None },
-        Err(panic) => {
+    match ended {
+        Ok(Ok(reply)) => Invoked { reply: capped(reply, cap), panicked: None },
+        Ok(Err(panic)) => {
             let text = panic_text(&*panic);
             let reply = ToolReply::error("tool_panicked", format!("The tool {name} panicked: {text}"));
-            Invoked { reply, panicked: Some(text) }
+            Invoked { reply: capped(reply, cap), panicked: Some(text) }
+        }
+        Err(_) => {
+            let reply = ToolReply::error("cancelled", "The run was cancelled before this call ended.");
+            Invoked { reply, panicked: None }
         }
     }
 }
@@ -60,26 +70,27 @@ fn admit(
 ) -> Result<Map<String, Value>, ToolReply> {
     cx.runtime().policy.check(&*entry.tool)?;
     let args = args?;
-    if entry.tool.checks_arguments() {
-        return Ok(args);
-    }
-    let value = Value::Object(args);
-    let issues = entry.schema.violations(&value);
-    match value {
-        Value::Object(args) if issues.is_empty() => Ok(args),
-        _ => Err(invalid_arguments(&issues)),
-    }
+    if entry.tool.checks_arguments() { Ok(args) } else { entry.fitting(args) }
 }
 
-fn unknown(name: &str, tools: &Toolset) -> ToolReply {
-    let names: Vec<&str> = tools.names().collect();
+fn unknown(name: &str, cx: &ToolContext) -> ToolReply {
+    let offered = cx.offered();
+    let names: Vec<&str> = offered.names().collect();
     let offered = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let name = cap_text(name, QUOTED_BYTES);
     ToolReply::error("unknown_tool", format!("There is no tool {name:?}. The tools are: {offered}."))
 }
 
-/// Cuts a result to the cap, at a marker that names both sizes.
+/// Cuts a result to the cap, at a marker that names both sizes. An object stays one where it can, so that an error keeps its code.
 fn capped(mut reply: ToolReply, cap: usize) -> ToolReply {
-    reply.for_model = cap_value(reply.for_model, cap);
+    reply.for_model = match reply.for_model {
+        Value::Object(map) => Value::Object(cap_map(map, cap)),
+        other => cap_value(other, cap),
+    };
     reply.for_person = reply.for_person.map(|text| cap_text(&text, cap));
     reply
 }
+
+#[cfg(test)]
+#[path = "invoke_tests.rs"]
+mod tests;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::reply::ToolReply;
+use super::toolset::Toolset;
 use super::traits::{Access, Tool};
+use crate::context::RunContext;
 
 /// Allows and denies tools by name. Without a word on a tool, reading and spawning are allowed and writing is not.
 ///
@@ -55,3 +57,13 @@ impl Policy {
         Ok(())
     }
 }
+
+/// What a model is offered of a run's tools: what could only be refused is left out. Whoever calls it all the same gets the refusal.
+pub(crate) fn offered(tools: &Toolset, run: &RunContext, policy: &Policy) -> Toolset {
+    let may_nest = run.may_nest();
+    tools.filter(|tool| (may_nest || tool.access() != Access::Spawn) && policy.check(tool).is_ok())
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 const MAX_VIOLATIONS: usize = 8;
 
 /// How much of a violation's text is kept, in bytes: some quote the whole value.
-const VIOLATION_BYTES: usize = 300;
+pub(super) const VIOLATION_BYTES: usize = 300;
 
 /// A compiled JSON schema. Cheap to clone.
 #[derive(Clone)]
@@ -68,3 +68,7 @@ impl fmt::Debug for Schema {
         f.debug_tuple("Schema").field(&self.value).finish()
     }
 }
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;

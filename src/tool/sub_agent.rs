@@ -96,6 +96,11 @@ pub trait SubAgentTool: Send + Sync + 'static {
         false
     }
 
+    /// Whether `build_run` checks the parameters itself, with codes of its own. Default: they are held against the schema first.
+    fn checks_arguments(&self) -> bool {
+        false
+    }
+
     /// What runs the child. Default: the host's producer.
     fn producer(&self) -> Option<Arc<dyn Producer>> {
         None
@@ -150,9 +155,9 @@ impl SubAgentRun {
 
     /// What the parent's model reads of the settled child. A failure is never turned into a success; what there was of a result
     /// goes along with the reason.
-    fn settle(&self, outcome: SubAgentOutcome, run_id: &str) -> ToolReply {
+    fn settle(&self, outcome: &SubAgentOutcome, run_id: &str) -> ToolReply {
         let shown = outcome.error_text();
-        let reply = match &outcome {
+        let reply = match outcome {
             SubAgentOutcome::Completed { result: Value::Null, .. } => {
                 ToolReply::error(&self.no_result_code, &*self.no_result_message)
             }
@@ -206,7 +211,7 @@ impl<T: SubAgentTool> Tool for Delegation<T> {
         Access::Spawn
     }
 
-    /// The gate comes before the parameters, and those have codes of their own.
+    /// The gate comes before the parameters, so they are checked here.
     fn checks_arguments(&self) -> bool {
         true
     }
@@ -226,7 +231,12 @@ impl<T: SubAgentTool> Delegation<T> {
         if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
             return refused(refusal.to_value());
         }
-        let run = match parse_arguments(args).and_then(|params| self.tool.build_run(params)) {
+        let args = match cx.tools().entry(&self.spec.name) {
+            Some(entry) if !self.tool.checks_arguments() => entry.fitting(args),
+            _ => Ok(args),
+        };
+        let run = args.and_then(parse_arguments).and_then(|params| self.tool.build_run(params));
+        let run = match run {
             Ok(run) => run,
             Err(reply) => return reply,
         };
@@ -268,6 +278,10 @@ impl<T: SubAgentTool> Delegation<T> {
             Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
         });
         let run_id = entered.context().run_id().to_string();
-        run.settle(forward_subagent_stream(stream, entered).await, &run_id)
+        run.settle(&forward_subagent_stream(stream, entered).await, &run_id)
     }
 }
+
+#[cfg(test)]
+#[path = "sub_agent_tests.rs"]
+mod tests;

@@ -3,10 +3,23 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
+use super::reply::ToolReply;
 use super::schema::Schema;
 use super::traits::{Access, Tool};
+use super::typed::invalid_arguments;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::ToolSpec;
+
+/// The longest name that all providers take.
+pub(crate) const MAX_NAME: usize = 64;
+
+/// Whether all providers take it as the name of a tool.
+pub(crate) fn is_tool_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
 
 /// An ordered set of tools. Cheap to clone; views share the tools and their compiled schemas.
 #[derive(Clone, Default)]
@@ -16,6 +29,21 @@ pub(super) struct Entry {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) spec: Arc<ToolSpec>,
     pub(super) schema: Schema,
+}
+
+impl Entry {
+    /// The arguments, if they satisfy the tool's schema.
+    pub(super) fn fitting(
+        &self,
+        args: Map<String, Value>,
+    ) -> std::result::Result<Map<String, Value>, ToolReply> {
+        let value = Value::Object(args);
+        let issues = self.schema.violations(&value);
+        match value {
+            Value::Object(args) if issues.is_empty() => Ok(args),
+            _ => Err(invalid_arguments(&issues)),
+        }
+    }
 }
 
 impl Toolset {
@@ -49,12 +77,7 @@ impl Toolset {
         let spec = Arc::new(tool.spec().clone());
         let fail =
             |reason: &str| Error::new(ErrorKind::Tool { name: spec.name.clone(), reason: reason.to_owned() });
-        // The names that all providers take.
-        let is_name = |name: &str| {
-            (1..=64).contains(&name.len())
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
-        };
-        if !is_name(&spec.name) {
+        if !is_tool_name(&spec.name) {
             return Err(fail("a name has 1 to 64 of the characters a-z, A-Z, 0-9, _ and -"));
         }
         if self.get(&spec.name).is_some() {
@@ -65,6 +88,9 @@ impl Toolset {
         }
         if spec.parameters.get("type").and_then(|kind| kind.as_str()) != Some("object") {
             return Err(fail("its parameters must be an object schema: {\"type\": \"object\", …}"));
+        }
+        if spec.parameters.pointer("/properties/_message").is_some() {
+            return Err(fail("`_message` is taken: it is where a model may write a status text"));
         }
         let schema = Schema::compile(Arc::new(spec.parameters.clone()), &spec.name)?;
         Ok(Entry { tool, spec, schema })
@@ -141,3 +167,7 @@ impl fmt::Debug for Toolset {
         f.debug_list().entries(self.names()).finish()
     }
 }
+
+#[cfg(test)]
+#[path = "toolset_tests.rs"]
+mod tests;

@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::context::ToolContext;
 use super::reply::ToolReply;
+use super::schema::VIOLATION_BYTES;
 use super::traits::Tool;
+use crate::message::cap_text;
 use crate::model::ToolSpec;
 
 /// A read-only tool from an async function. Its argument's doc comments are what a model reads of the parameters.
@@ -34,7 +36,7 @@ use crate::model::ToolSpec;
 /// let tools = Toolset::new().with(greet)?;
 /// # Ok::<(), anabranch::error::Error>(())
 /// ```
-pub fn tool_fn<A, F, Fut>(name: &str, description: &str, function: F) -> impl Tool
+pub fn tool_fn<A, F, Fut>(name: &str, description: &str, function: F) -> impl Tool + use<A, F, Fut>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
     F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
@@ -88,7 +90,8 @@ pub(super) fn parameters_of<A: JsonSchema>() -> Value {
 
 /// Reads arguments into their type; what does not fit is told the way validation tells it.
 pub(super) fn parse_arguments<A: DeserializeOwned>(args: Map<String, Value>) -> Result<A, ToolReply> {
-    serde_json::from_value(Value::Object(args)).map_err(|error| invalid_arguments(&[error.to_string()]))
+    serde_json::from_value(Value::Object(args))
+        .map_err(|error| invalid_arguments(&[cap_text(&error.to_string(), VIOLATION_BYTES)]))
 }
 
 /// The reply to arguments that violate the schema.
@@ -100,3 +103,7 @@ pub(super) fn invalid_arguments(issues: &[String]) -> ToolReply {
     let extras = Map::from_iter([("issues".to_owned(), json!(issues))]);
     ToolReply::error("invalid_tool_arguments", message).with(extras)
 }
+
+#[cfg(test)]
+#[path = "typed_tests.rs"]
+mod tests;

@@ -110,7 +110,7 @@ fn places(tree: &RunTree) -> HashMap<RunId, Option<RunId>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(250) })]
 
     #[test]
     fn any_messages_give_a_tree(log in proptest::collection::vec(any_message(), 0..40)) {

@@ -3,6 +3,7 @@
 use super::super::test_log::{log, renumbered, restamped, rich, run_of, texts, with_body};
 use super::super::{CallState, Node, RunTree, verify};
 use super::*;
+use crate::message::ChunkMeta;
 use crate::outcome::OutcomeKind;
 
 /// What a compacted log must still say of a run: all but times and positions.
@@ -119,6 +120,11 @@ fn only_text_of_one_kind_with_nothing_between_is_joined() {
         joined("root started; root text a; root think t; root think-end; root text b; root end; root done"),
         [text("a", false), thought, text("b", true)]
     );
+    // Nor are texts of two kinds of content.
+    let mut log = log("root started; root text a; root text b; root end; root done");
+    let meta = ChunkMeta { content_type: Some("audio".into()), ..ChunkMeta::default() };
+    log[1] = with_body(&log[1], Chunk { meta: Some(Arc::new(meta)), ..Chunk::text("a") });
+    assert_eq!(compact(&log).len(), 4);
     // What another run says is not between.
     assert_eq!(
         joined(

@@ -54,13 +54,13 @@ pub(in crate::tree) fn walk(tree: &RunTree) {
         for child in tree.children(node) {
             assert!(tree.parent(child).is_some_and(|parent| std::ptr::eq(parent, node)));
         }
-        tree.subtree_usage(node);
+        assert!(tree.subtree_usage(node).tokens() >= node.usage.tokens());
     }
     let json = tree.to_json().to_string();
     assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "a reader refuses {json}");
     assert_eq!(tree.root().is_some(), !tree.is_empty());
     assert_eq!(tree.settled(), tree.nodes().filter(|node| node.status.is_settled()).count());
-    tree.usage();
+    assert!(tree.nodes().all(|node| tree.usage().tokens() >= node.usage.tokens()));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_call_says_its_latest_word() {
     let update = |at: usize, message: Option<&str>, args: serde_json::Value| {
         let MessageBody::ToolCallUpdate(body) = log[at].body() else { panic!() };
         let mut body = ToolCallUpdate::clone(body);
-        (body.message, body.args) = (message.map(Into::into), map(args));
+        (body.message, body.args) = (message.map(Into::into), map(&args));
         with_body(&log[at], body)
     };
     let args = serde_json::json!({"path": "a.rs", "lines": [1, 2]});

@@ -93,7 +93,7 @@ pub(super) fn texts(log: &[ProcessingMessage]) -> HashMap<(RunId, bool), String>
 }
 
 /// A piece of JSON as a map.
-pub(super) fn map(value: Value) -> Arc<Map<String, Value>> {
+pub(super) fn map(value: &Value) -> Arc<Map<String, Value>> {
     Arc::new(value.as_object().unwrap().clone())
 }
 
@@ -179,7 +179,7 @@ impl Writer {
                 let call_index = number(0) as u32;
                 let tool_call_id = label(rest).unwrap_or_else(|| default_label(call_index));
                 run.calls.insert(call_index, tool_call_id.clone());
-                let args = map(json!({ "n": call_index }));
+                let args = map(&json!({ "n": call_index }));
                 let name = "tool".into();
                 ToolCallUpdate { tool_call_id, call_index, name, args, message: None, via: None, extra }
                     .into()
@@ -192,7 +192,7 @@ impl Writer {
                     call_index,
                     name: "tool".into(),
                     is_error: rest.contains(&"error"),
-                    result: map(json!({"result": 1})),
+                    result: map(&json!({"result": 1})),
                     duration_ms: 2,
                     message: None,
                     extra,

@@ -7,8 +7,13 @@ use super::*;
 use crate::message::{Chunk, MessageBody, RunFinished, ToolResultUpdate};
 use crate::outcome::FailureKind;
 
+/// An invariant and where it is broken.
+type Found = (&'static str, Seq);
+type ChangeEnvelope = fn(&mut Nesting);
+type ChangeEnd = fn(&mut RunFinished);
+
 /// Invariant and position of each violation.
-fn found(log: &[ProcessingMessage]) -> Vec<(&'static str, Seq)> {
+fn found(log: &[ProcessingMessage]) -> Vec<Found> {
     verify(log).iter().map(|violation| (violation.invariant, violation.seq)).collect()
 }
 
@@ -27,7 +32,7 @@ fn a_rich_log_holds() {
 
 #[test]
 fn each_invariant_is_seen_where_it_breaks() {
-    let cases: &[(&str, &[(&str, Seq)])] = &[
+    let cases: &[(&str, &[Found])] = &[
         // I1: one start, first; one end.
         ("root started; root text x; root end", &[("I1", 2)]),
         ("root started; root started; root done", &[("I1", 1)]),
@@ -83,6 +88,8 @@ fn what_is_allowed_is_not_held_against_a_log() {
         "root started; a started by root; b started by a background; a turn 1 1; a done; c started by b; c turn 2 2; c done; b turn 3 3; b done; root turn 4 4; root done",
         // Results in any order; gaps between indices.
         "root started; root call 0; root call 5; root result 5; root result 0; root done",
+        // One of two calls under one label is still open.
+        "root started; root call 0 as x; root call 1 as x; root result 0; a started by root 1 as x; a done; root result 1; root done",
         // No call spawned it.
         "root started; a started by root; a done; root done",
     ] {
@@ -109,15 +116,23 @@ fn i1_a_first_message_that_is_no_start() {
 }
 
 #[test]
+fn what_a_cut_head_hides_is_not_held_against_the_rest() {
+    let mut log = log(
+        "root started; root call 0; root log x; a started by root 0; a turn 1 1; a done; root turn 1 1; root done",
+    );
+    log.drain(..2);
+    assert_eq!(found(&renumbered(log)), [("I1", 0)]);
+}
+
+#[test]
 fn i5_failure_is_no_success() {
-    let changes: [fn(&mut RunFinished); 2] =
-        [|body| body.ok = false, |body| body.failure = Some(FailureKind::Tool)];
+    let changes: [ChangeEnd; 2] = [|body| body.ok = false, |body| body.failure = Some(FailureKind::Tool)];
     for change in changes {
         let mut done = log("root started; root done");
         ending(&mut done, 1, change);
         assert_eq!(found(&done), [("I5", 1)]);
     }
-    let changes: [fn(&mut RunFinished); 2] = [|body| body.ok = true, |body| body.result = Some(json!("x"))];
+    let changes: [ChangeEnd; 2] = [|body| body.ok = true, |body| body.result = Some(json!("x"))];
     for verb in ["failed", "cancelled", "stopped"] {
         for change in changes {
             let mut done = log(&format!("root started; root {verb}"));
@@ -131,7 +146,7 @@ fn i5_failure_is_no_success() {
 fn i6_envelopes() {
     let base =
         || log("root started; root call 0; a started by root 0; a log x; a done; root result 0; root done");
-    let cases: [(usize, fn(&mut Nesting), &[(&str, Seq)]); 9] = [
+    let cases: [(usize, ChangeEnvelope, &[Found]); 9] = [
         (1, |n| n.seq = 7, &[("I6", 7), ("I6", 2)]),
         (3, |n| n.run_seq = 7, &[("I6", 3), ("I6", 4)]),
         (3, |n| Arc::make_mut(&mut n.origin).parent_run_id = None, &[("I6", 3)]),
@@ -165,14 +180,14 @@ fn i8_a_result_that_names_another_call() {
     let mut log = log("root started; root call 0; root result 0; root done");
     let MessageBody::ToolResultUpdate(body) = log[2].body() else { panic!() };
     let body = ToolResultUpdate { tool_call_id: "other".into(), ..ToolResultUpdate::clone(body) };
-    log[2] = with_body(&log[2], ToolResultUpdate { result: map(json!({})), ..body });
+    log[2] = with_body(&log[2], ToolResultUpdate { result: map(&json!({})), ..body });
     assert_eq!(found(&log), [("I8", 2)]);
 }
 
 #[test]
 fn i20_usage() {
     let base = || log("root started; a started by root; a turn 5 5; a done; root turn 1 1; root done");
-    let cases: [(usize, fn(&mut RunFinished), Seq); 8] = [
+    let cases: [(usize, ChangeEnd, Seq); 8] = [
         (5, |body| body.usage = Some(Usage::default()), 5),
         (5, |body| body.subtree_usage = body.usage, 5),
         (5, |body| body.subtree_usage.as_mut().unwrap().cost_usd = Some(0.3), 5),
@@ -194,6 +209,12 @@ fn i20_usage() {
     let mut silent = base();
     ending(&mut silent, 3, |body| (body.usage, body.subtree_usage, body.turns) = (None, None, None));
     assert_eq!(verify(&silent), []);
+    // While a background run below it is live, a subtree may count of it what it likes.
+    let mut early = log(
+        "root started; a started by root; b started by a; bg started by b background; b done; a done; bg turn 5 5; bg done; root done",
+    );
+    ending(&mut early, 5, |body| body.subtree_usage = Some(Usage::of_call(3, 3)));
+    assert_eq!(verify(&early), []);
     // A failed child's tokens count, and so do those of a background run that outlives its parent.
     for timeline in [
         "root started; a started by root; a turn 5 5; a failed; root done",

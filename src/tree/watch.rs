@@ -131,11 +131,6 @@ impl RunWatch {
     pub(crate) fn has_open_text(&self) -> bool {
         self.text_open || self.thinking_open
     }
-
-    /// The index that the run's next call gets.
-    pub(crate) fn next_call_index(&self) -> u32 {
-        self.next_call_index
-    }
 }
 
 fn result_update(

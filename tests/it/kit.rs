@@ -15,22 +15,22 @@ use anabranch::{Chunk, SubAgentOutcome, SubAgentStream};
 use serde_json::{Map, Value, json};
 
 /// A root run's spec, called `root`.
-pub fn spec() -> RunSpec {
+pub(crate) fn spec() -> RunSpec {
     RunSpec::new("root", "work")
 }
 
 /// A builder with these limits of the tree.
-pub fn limited(limits: TreeLimits) -> RootBuilder {
+pub(crate) fn limited(limits: TreeLimits) -> RootBuilder {
     Root::builder().tree_limits(limits)
 }
 
 /// The default limits without a bound on depth and total.
-pub fn wide() -> TreeLimits {
+pub(crate) fn wide() -> TreeLimits {
     TreeLimits { depth: Limit::Unlimited, total: Limit::Unlimited, ..TreeLimits::default() }
 }
 
 /// A producer that says these texts and is done.
-pub fn says<const N: usize>(texts: [&'static str; N]) -> SubAgentStream {
+pub(crate) fn says<const N: usize>(texts: [&'static str; N]) -> SubAgentStream {
     SubAgentStream::generate(move |emit| async move {
         for text in texts {
             emit.send(Chunk::text(text)).await;
@@ -40,7 +40,7 @@ pub fn says<const N: usize>(texts: [&'static str; N]) -> SubAgentStream {
 }
 
 /// A producer that says one text and never ends.
-pub fn hangs() -> SubAgentStream {
+pub(crate) fn hangs() -> SubAgentStream {
     SubAgentStream::generate(|emit| async move {
         emit.send(Chunk::text("hanging")).await;
         std::future::pending::<SubAgentOutcome>().await
@@ -48,7 +48,7 @@ pub fn hangs() -> SubAgentStream {
 }
 
 /// A producer that settles with what a future gives, having said nothing.
-pub fn does<Fut>(work: impl FnOnce(Emitter) -> Fut) -> SubAgentStream
+pub(crate) fn does<Fut>(work: impl FnOnce(Emitter) -> Fut) -> SubAgentStream
 where
     Fut: Future<Output = SubAgentOutcome> + Send + 'static,
 {
@@ -56,23 +56,27 @@ where
 }
 
 /// A child of `cx` that has begun its way into the tree, titled.
-pub fn enter(cx: &RunContext, title: &str) -> Entered {
+pub(crate) fn enter(cx: &RunContext, title: &str) -> Entered {
     cx.enter(RunSpec::new("child", "work").titled(title)).unwrap()
 }
 
 /// A foreground child.
-pub fn child(cx: &RunContext, title: &str, producer: impl FnOnce(RunContext) -> SubAgentStream) -> Forward {
+pub(crate) fn child(
+    cx: &RunContext,
+    title: &str,
+    producer: impl FnOnce(RunContext) -> SubAgentStream,
+) -> Forward {
     forward(enter(cx, title), producer)
 }
 
 /// The pipe of an entered run.
-pub fn forward(entered: Entered, producer: impl FnOnce(RunContext) -> SubAgentStream) -> Forward {
+pub(crate) fn forward(entered: Entered, producer: impl FnOnce(RunContext) -> SubAgentStream) -> Forward {
     let stream = producer(entered.context());
     forward_subagent_stream(stream, entered)
 }
 
 /// A call starts.
-pub fn call(index: u32, id: &str, name: &str) -> ProcessingMessage {
+pub(crate) fn call(index: u32, id: &str, name: &str) -> ProcessingMessage {
     ToolCallUpdate {
         tool_call_id: ToolCallId::from(id),
         call_index: index,
@@ -86,7 +90,7 @@ pub fn call(index: u32, id: &str, name: &str) -> ProcessingMessage {
 }
 
 /// A call has its result.
-pub fn result(index: u32, id: &str, name: &str) -> ProcessingMessage {
+pub(crate) fn result(index: u32, id: &str, name: &str) -> ProcessingMessage {
     ToolResultUpdate {
         tool_call_id: ToolCallId::from(id),
         call_index: index,
@@ -94,24 +98,25 @@ pub fn result(index: u32, id: &str, name: &str) -> ProcessingMessage {
         is_error: false,
         result: Arc::new(Map::from_iter([("result".to_owned(), json!("ok"))])),
         duration_ms: 0,
+        message: None,
         extra: Extra::default(),
     }
     .into()
 }
 
 /// A turn is over and used so many tokens.
-pub fn turn(turn: u64, input: u64, output: u64) -> ProcessingMessage {
+pub(crate) fn turn(turn: u64, input: u64, output: u64) -> ProcessingMessage {
     let usage = Usage::of_call(input, output);
     TurnFinished { turn, stop_reason: StopReason::EndTurn, usage, extra: Extra::default() }.into()
 }
 
 /// A body by its JSON: for what the library has no constructor for.
-pub fn body(json: Value) -> ProcessingMessage {
+pub(crate) fn body(json: Value) -> ProcessingMessage {
     ProcessingMessage::from_json(&json.to_string()).unwrap()
 }
 
 /// The terminals of a log with the titles of their runs, in order.
-pub fn ends(log: &[ProcessingMessage]) -> Vec<(String, RunFinished)> {
+pub(crate) fn ends(log: &[ProcessingMessage]) -> Vec<(String, RunFinished)> {
     let tree = anabranch::tree::RunTree::of(log);
     log.iter()
         .filter_map(|message| match message.body() {

@@ -1,7 +1,39 @@
 //! The one integration-test binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "all of this crate is tests: a failed expectation is to end one"
+)]
 
 // What every module uses: producers, calls, roots.
 mod kit;
 
 // The pipe: order, abort, the gate of depth, reproducibility.
 mod pipe;
+
+// Each example, run.
+mod examples;
+// What the tests of agents share: a scripted model that keeps its requests, on a root for tests.
+mod stage;
+
+// The tool loop as a producer: turns, limits, cancel in each phase, reproducibility.
+mod agent;
+
+// Tools under the loop: refusals, faults, caps, cancel.
+mod tools;
+
+// run_subtask and run_search.
+mod subtasks;
+
+// Situations that were reported against other systems, on the tool loop.
+mod scenarios_agent;
+
+// The same for limits, permits and deadlines.
+mod scenarios_limits;
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;

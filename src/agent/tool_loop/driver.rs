@@ -14,11 +14,14 @@ use crate::message::{Extra, Retrying, Timestamp, ToolCallUpdate, ToolResultUpdat
 use crate::model::{ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
 use crate::outcome::{FailureKind, StopReason, SubAgentOutcome, Usage};
 use crate::stream::{Emitter, SubAgentStream};
-use crate::tool::{Access, Job, Producer, Schema, ToolContext, ToolReply, invoke};
+use crate::tool::{Job, Producer, Schema, ToolContext, ToolReply, invoke, offered};
 
 /// The longest wait before a repetition, whatever a provider asks for: longer than the windows of their rate limits, and short
 /// enough that a person is still there.
 const MAX_DELAY: Duration = Duration::from_mins(2);
+
+/// A delay that a provider asked for is made longer by up to this part of it, at random.
+const ASKED_SPREAD: u32 = 4;
 
 /// The producer that lets a model call tools until it answers.
 #[derive(Debug, Clone, Default)]
@@ -86,11 +89,7 @@ impl Driver {
             title: Arc::clone(cx.title()),
             prompt: Arc::clone(&job.instructions),
         };
-        // What could only be refused is not offered; whoever calls it all the same gets the refusal.
-        let (may_nest, policy) = (cx.may_nest(), &job.runtime.policy);
-        let offered = job
-            .tools
-            .filter(|tool| (may_nest || tool.access() != Access::Spawn) && policy.check(tool).is_ok());
+        let offered = offered(&job.tools, &cx, &job.runtime.policy);
         let system = job.system_prompt.clone();
         Self {
             label: Arc::new(label),
@@ -171,6 +170,8 @@ impl Driver {
     }
 
     async fn listen_to_end(&mut self, request: ChatRequest) -> TurnEnd {
+        // The call counts also if the run is cancelled before it says anything.
+        self.cx.report_turn_usage(self.used(Usage::default()));
         let mut builder = TurnBuilder::default();
         let mut events = self.job.runtime.model.chat(request);
         let mut failure = None;
@@ -183,7 +184,7 @@ impl Driver {
                         self.emit.send(chunk).await;
                     }
                     if builder.usage() != before {
-                        self.cx.report_turn_usage(self.carried.plus(&builder.usage()));
+                        self.cx.report_turn_usage(self.used(builder.usage()));
                     }
                     if ended {
                         break;
@@ -201,20 +202,24 @@ impl Driver {
         }
         let has_content = builder.has_content();
         let mut turn = builder.finish();
-        if turn.usage.model_calls == 0 {
-            turn.usage.model_calls = 1;
-        }
+        let used = self.used(turn.usage);
         match failure {
             None => {
-                turn.usage = std::mem::take(&mut self.carried).plus(&turn.usage);
+                self.carried = Usage::default();
+                turn.usage = used;
                 TurnEnd::Ended(turn)
             }
             Some(error) => {
-                self.carried.add(&turn.usage);
-                self.cx.report_turn_usage(self.carried);
+                self.carried = used;
+                self.cx.report_turn_usage(used);
                 TurnEnd::Failed { error, has_content, text: turn.text }
             }
         }
+    }
+
+    /// What the turn used so far: this call, of which a provider may not have said that it is one, and failed ones before.
+    fn used(&self, call: Usage) -> Usage {
+        self.carried.plus(&Usage { model_calls: call.model_calls.max(1), ..call })
     }
 
     async fn say_turn_finished(&self, turn: u64, stop_reason: StopReason, usage: Usage) {
@@ -223,21 +228,21 @@ impl Driver {
 
     async fn back_off(&self, attempt: u32, delay: Delay, reason: String) {
         let delay = match delay {
-            Delay::Asked(delay) => delay,
-            Delay::UpTo(bound) => {
-                let salt = u64::from(self.calls)
-                    ^ self.label.run_id.to_string().bytes().fold(0, |hash, byte| {
-                        u64::wrapping_add(u64::wrapping_mul(hash, 31), u64::from(byte))
-                    });
-                let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
-                Duration::from_millis(self.cx.root().jitter(salt, millis.saturating_add(1)))
-            }
+            // Siblings that were told the same time are not to come back at the same time.
+            Delay::Asked(delay) => delay.min(MAX_DELAY) + self.up_to(delay.min(MAX_DELAY) / ASKED_SPREAD),
+            Delay::UpTo(bound) => self.up_to(bound.min(MAX_DELAY)),
         };
-        let delay = delay.min(MAX_DELAY);
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.emit.send(Retrying { attempt, delay_ms, reason, extra: Extra::default() }).await;
         // A cancel ends the wait: the pipe drops it, or the loop sees the token next.
         let _ = self.cx.or_cancel(tokio::time::sleep(delay)).await;
+    }
+
+    fn up_to(&self, bound: Duration) -> Duration {
+        let hash = |hash: u64, byte: u8| hash.wrapping_mul(31).wrapping_add(u64::from(byte));
+        let salt = u64::from(self.calls) ^ self.label.run_id.to_string().bytes().fold(0, hash);
+        let millis = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.cx.root().jitter(salt, millis.saturating_add(1)))
     }
 
     /// Announces the calls of a turn, runs them at the same time, says each result when it is there, and brings them in order.

@@ -12,7 +12,10 @@ use crate::id::ToolCallId;
 use crate::message::cap_text;
 use crate::model::{ChatMessage, ModelError, ToolRequest};
 use crate::outcome::{FailureKind, LimitKind, StopClass, StopReason, SubAgentOutcome};
-use crate::tool::{Schema, ToolReply};
+use crate::tool::{MAX_NAME, Schema, ToolReply, is_tool_name};
+
+/// The longest label of a call that is kept, in bytes: several times those of the providers.
+const MAX_ID: usize = 256;
 
 /// What the driver has to do next. Exhaustive on purpose: a driver that leaves one out hangs.
 #[derive(Debug)]
@@ -37,7 +40,7 @@ pub enum Action {
 /// How long to wait before a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delay {
-    /// As the provider asked.
+    /// At least as long as the provider asked.
     Asked(Duration),
     /// Anything from nothing to this (full jitter).
     UpTo(Duration),
@@ -239,11 +242,11 @@ impl Machine {
         for (place, call) in turn.calls.into_iter().enumerate() {
             // Only the last call can be cut by the output limit; where the stream broke off, none is known to be whole.
             let is_cut = cut.is_some_and(|reason| reason == "missing" || place == last);
-            planned.push(self.plan_call(call, is_cut));
+            planned.push(self.plan_call(&call, is_cut));
         }
         let requests = planned.iter().map(|call| ToolRequest {
             id: call.id.clone(),
-            name: Arc::clone(&call.name),
+            name: sendable_name(&call.name),
             arguments: Value::Object(Map::clone(&call.announced)),
         });
         let message = ChatMessage::Assistant { text: turn.text, tool_calls: requests.collect() };
@@ -252,15 +255,17 @@ impl Machine {
         Action::RunCalls(planned)
     }
 
-    fn plan_call(&mut self, call: RawCall, is_cut: bool) -> PlannedCall {
-        let mut id = ToolCallId::new(call.id.as_str());
+    fn plan_call(&mut self, call: &RawCall, is_cut: bool) -> PlannedCall {
+        // A label that no provider sends, for its length, is none.
+        let label = if call.id.len() <= MAX_ID { call.id.as_str() } else { "" };
+        let mut id = ToolCallId::new(label);
         let mut number = self.used_ids.len();
         while id.as_str().is_empty() || !self.used_ids.insert(id.clone()) {
-            let base = if call.id.is_empty() { "call" } else { &call.id };
+            let base = if label.is_empty() { "call" } else { label };
             id = ToolCallId::new(format!("{base}_{number}"));
             number += 1;
         }
-        let mut args = if is_cut { Err(cut_arguments(&call)) } else { parse_raw(&call.arguments) };
+        let mut args = if is_cut { Err(cut_arguments(call)) } else { parse_raw(&call.arguments) };
         let mut message = None;
         if let Ok(args) = &mut args
             && let Some(Value::String(text)) = args.remove("_message")
@@ -268,8 +273,11 @@ impl Machine {
             message = (!text.trim().is_empty()).then_some(text);
         }
         let announced = Arc::new(args.as_ref().cloned().unwrap_or_default());
-        let name = if call.name.is_empty() { "(no name)" } else { &call.name };
-        PlannedCall { id, name: name.into(), announced, message, args }
+        let name = match call.name.as_str() {
+            "" => "(no name)".into(),
+            name => cap_text(name, MAX_NAME).into(),
+        };
+        PlannedCall { id, name, announced, message, args }
     }
 
     /// The calls have ended, with these results in their order.
@@ -280,7 +288,7 @@ impl Machine {
             let is_error = reply.is_error;
             history.push(ChatMessage::ToolResult {
                 id,
-                name: Arc::clone(&name),
+                name: sendable_name(&name),
                 content: reply.model_text(),
                 is_error,
             });
@@ -344,6 +352,17 @@ impl Machine {
         history.push(ChatMessage::User { text: reminder });
         self.call_model()
     }
+}
+
+/// The name as a history may say it: a model can call anything anything, but no provider takes a history with a name that is
+/// none. What runs goes by the name as it was called, so this makes no tool of what was none.
+fn sendable_name(name: &Arc<str>) -> Arc<str> {
+    if is_tool_name(name) {
+        return Arc::clone(name);
+    }
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let name: String = name.chars().take(MAX_NAME).map(plain).collect();
+    if name.is_empty() { "unknown".into() } else { name.into() }
 }
 
 /// Reads raw arguments: nothing and null are no arguments; what is no object is told to the model.

@@ -59,8 +59,10 @@ impl TurnBuilder {
                 self.has_thinking |= !piece.is_empty();
                 (!piece.is_empty()).then(|| Chunk::thinking(piece))
             }
+            // A snapshot without text says nothing: it does not take back what was said.
+            ChatEvent::Snapshot(text) if text.is_empty() => None,
             ChatEvent::Snapshot(text) => {
-                let unseen = !std::mem::replace(&mut self.has_text, true) && !text.is_empty();
+                let unseen = !std::mem::replace(&mut self.has_text, true);
                 self.has_snapshot = true;
                 let shown = unseen.then(|| Chunk::text(Arc::from(text.as_str())));
                 self.turn.text = text;
@@ -131,3 +133,7 @@ impl TurnBuilder {
         self.turn
     }
 }
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

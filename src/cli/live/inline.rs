@@ -37,6 +37,7 @@ pub struct InlineBackend<W: Write> {
     /// How many columns of each row were ever drawn on since it was empty.
     extents: Vec<u16>,
     screen: Size,
+    pub(super) colours: bool,
 }
 
 impl<W: Write> InlineBackend<W> {
@@ -50,7 +51,7 @@ impl<W: Write> InlineBackend<W> {
     /// Draws on `out`, whose size `measure` tells.
     pub fn with_size(out: W, measure: impl Fn() -> io::Result<Size> + Send + 'static) -> Self {
         let (frame, extents) = (Vec::new(), Vec::new());
-        Self { out, measure: Box::new(measure), frame, row: 0, extents, screen: USUAL }
+        Self { out, measure: Box::new(measure), frame, row: 0, extents, screen: USUAL, colours: true }
     }
 
     /// The terminal's size now.
@@ -80,6 +81,13 @@ impl<W: Write> InlineBackend<W> {
         self.extents.clear();
         (self.row, self.screen) = (0, screen);
         Ok(())
+    }
+
+    /// The next drawing begins where the cursor is.
+    pub(super) fn begin_anew(&mut self) {
+        self.frame.clear();
+        self.extents.clear();
+        self.row = 0;
     }
 
     /// Rests on the empty line below a drawing of `height` lines and writes the frame.
@@ -134,8 +142,12 @@ impl<W: Write> Backend for InlineBackend<W> {
             if next != Some((column, row)) {
                 self.move_to(column, row)?;
             }
-            if cell.style() != style {
-                style = cell.style();
+            let mut wanted = cell.style();
+            if !self.colours {
+                (wanted.fg, wanted.bg, wanted.underline_color) = (None, None, None);
+            }
+            if wanted != style {
+                style = wanted;
                 queue!(self.frame, SetAttribute(Attribute::Reset), SetStyle(style.into_crossterm()))?;
             }
             queue!(self.frame, Print(cell.symbol()))?;

@@ -70,6 +70,13 @@ impl<W: Write> LiveTree<W> {
         })
     }
 
+    /// Whether colours are used. Default: they are.
+    #[must_use]
+    pub fn colours(mut self, colours: bool) -> Self {
+        self.terminal.backend_mut().colours = colours;
+        self
+    }
+
     /// The tree so far.
     pub fn tree(&self) -> &RunTree {
         &self.tree
@@ -137,6 +144,13 @@ impl<W: Write> LiveTree<W> {
         Ok(())
     }
 
+    /// Leaves the last frame where it is; the next one is drawn where the cursor is then. For a process that was stopped
+    /// and goes on: its shell has written below the drawing.
+    pub fn begin_anew(&mut self) {
+        self.terminal.backend_mut().begin_anew();
+        (self.height, self.painted, self.drawn) = (0, None, None);
+    }
+
     /// Writes text that stays, above the drawing.
     ///
     /// # Errors
@@ -158,7 +172,8 @@ impl<W: Write> LiveTree<W> {
         self.hide()?;
         let columns = usize::from(self.terminal.backend().measure().width);
         let mut bytes = Vec::new();
-        write_lines(&mut bytes, &final_lines(&self.tree, columns), true)?;
+        let colours = self.terminal.backend().colours;
+        write_lines(&mut bytes, &final_lines(&self.tree, columns), colours)?;
         let out = self.terminal.backend_mut().out();
         out.write_all(&bytes)?;
         out.flush()

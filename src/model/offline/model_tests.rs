@@ -139,7 +139,7 @@ fn arguments_fit_the_tool() {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
 
     /// Whatever is asked and whatever the tools answer, the run ends, and nothing panics.
     #[test]

@@ -288,9 +288,14 @@ fn quote(candidate: &Candidate, window: &Lines) -> Vec<(u64, String)> {
     numbers.extend(line..line.saturating_add(follow));
     if lines::line_kind(&candidate.path, &candidate.text) == LineKind::Doc {
         numbers.retain(|number| *number <= line.saturating_add(1));
-        let is_text = |text: &str| matches!(lines::line_kind(&candidate.path, text), LineKind::Doc);
+        let explains = |text: &str| {
+            lines::line_kind(&candidate.path, text) == LineKind::Doc || text.trim_start().starts_with("#[")
+        };
+        // `//!` documents the file, and what was not read in between may be anything.
+        let outer = !candidate.text.trim_start().starts_with("//!");
+        let mut below = window.range(line..).zip(line..).take_while(|((number, _), at)| **number == *at);
         let documented =
-            window.range(line..).find(|(_, text)| !is_text(text) && !text.trim_start().starts_with("#["));
+            below.find(|((_, text), _)| !explains(text)).map(|(found, _)| found).filter(|_| outer);
         numbers.extend(documented.map(|(number, _)| *number));
     }
     numbers.dedup();
@@ -311,15 +316,15 @@ fn quote(candidate: &Candidate, window: &Lines) -> Vec<(u64, String)> {
 /// above what was read: half a sentence explains nothing.
 fn first_line_of_documentation(line: u64, window: &Lines) -> Option<u64> {
     let mut first = None;
-    for (number, text) in window.range(..line).rev() {
-        let text = text.trim_start();
-        if text.starts_with("//") {
-            first = Some(*number);
+    for at in (1..line).rev() {
+        let text = window.get(&at)?.trim_start();
+        if text.starts_with("//") && !text.starts_with("//!") {
+            first = Some(at);
         } else if !text.starts_with("#[") && !text.starts_with('@') {
             return first;
         }
     }
-    first.filter(|first| *first == 1)
+    first
 }
 
 #[cfg(test)]

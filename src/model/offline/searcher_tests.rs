@@ -115,6 +115,22 @@ fn a_quote_has_the_documentation_only_if_its_beginning_is_known() {
 }
 
 #[test]
+fn documentation_is_quoted_with_what_it_documents() {
+    let window: Lines =
+        [(1, "//! All of it."), (7, "/// Cancels."), (8, "#[inline]"), (9, "fn stop() {"), (30, "fn b() {}")]
+            .map(|(number, text)| (number, text.to_owned()))
+            .into();
+    let numbers = |line: u64| -> Vec<u64> {
+        quote(&candidate("a.rs", line, &window[&line]), &window)
+            .into_iter()
+            .map(|(number, _)| number)
+            .collect()
+    };
+    assert_eq!(numbers(7), [7, 8, 9]);
+    assert_eq!(numbers(1), [1]);
+}
+
+#[test]
 fn nothing_to_search_for() {
     let request = request("", vec![ChatMessage::User { text: "<query>?</query>".into() }], tools(&["grep"]));
     let conversation = Conversation::new(&request);

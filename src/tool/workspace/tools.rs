@@ -150,3 +150,7 @@ where
         })
     }
 }
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;

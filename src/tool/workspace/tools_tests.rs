@@ -1,0 +1,72 @@
+use serde_json::json;
+
+use super::super::test_kit::Kit;
+use super::*;
+use crate::tool::test_kit::{Bench, error_of};
+
+fn bench(kit: &Kit) -> Bench {
+    Bench::new(kit.workspace.add_to(&Toolset::new()).unwrap())
+}
+
+#[test]
+fn the_surface_is_six_tools_two_of_which_write() {
+    let tools = Kit::new().workspace.add_to(&Toolset::new()).unwrap();
+    let names: Vec<&str> = tools.names().collect();
+    assert_eq!(names, ["read_file", "list_directory", "glob", "grep", "write_file", "edit_file"]);
+    let writers = tools.filter(|tool| tool.access() == Access::Write);
+    assert_eq!(writers.names().collect::<Vec<_>>(), ["write_file", "edit_file"]);
+    assert_eq!(
+        tools.without(&["write_file", "edit_file"]).filter(|tool| tool.access() != Access::Read).len(),
+        0
+    );
+    for spec in tools.specs().iter() {
+        assert!(
+            !spec.description.is_empty() && !spec.parameters.to_string().contains("$ref"),
+            "{}",
+            spec.name
+        );
+        assert_eq!(tools.get(&spec.name).unwrap().on_cancel(), OnCancel::Grace);
+    }
+}
+
+#[test]
+fn a_person_reads_what_it_is_about() {
+    let tools = Kit::new().workspace.add_to(&Toolset::new()).unwrap();
+    let status = |name: &str, args: Value| {
+        let Value::Object(args) = args else { panic!() };
+        tools.get(name).unwrap().status_text(&args)
+    };
+    assert_eq!(status("read_file", json!({"path": "a.rs"})).as_deref(), Some("Reading a.rs"));
+    assert_eq!(status("grep", json!({"pattern": "fn "})).as_deref(), Some("Searching for fn "));
+    assert_eq!(status("glob", json!({"pattern": "*.rs"})).as_deref(), Some("Finding *.rs"));
+    assert_eq!(status("grep", json!({"pattern": 3})), None);
+    assert_eq!(status("edit_file", json!({})), None);
+}
+
+#[tokio::test]
+async fn they_work_through_a_call() {
+    let kit = Kit::with(&[("a.txt", "one\ntwo\n")]);
+    let bench = bench(&kit);
+    let reply = bench.call("read_file", json!({"path": "a.txt"})).await.reply;
+    assert!(!reply.is_error && reply.model_text().contains("two"), "{reply:?}");
+    let reply = bench.call("grep", json!({"pattern": "tw."})).await.reply;
+    assert!(reply.model_text().contains("a.txt:2:two"), "{reply:?}");
+    let reply = bench.call("read_file", json!({"path": 3})).await.reply;
+    assert_eq!(error_of(&reply).0, "invalid_tool_arguments");
+    assert!(bench.call("read_file", json!({"path": "none.txt"})).await.reply.is_error);
+}
+
+#[tokio::test]
+async fn writing_waits_to_be_allowed() {
+    let kit = Kit::new();
+    let mut bench = bench(&kit);
+    let args = json!({"path": "new.txt", "content": "text"});
+    assert_eq!(error_of(&bench.call("write_file", args.clone()).await.reply).0, "tool_denied");
+    assert!(!kit.path("new.txt").exists());
+    bench.policy = bench.policy.allow(["write_file"]);
+    assert!(!bench.call("write_file", args).await.reply.is_error);
+    assert_eq!(std::fs::read_to_string(kit.path("new.txt")).unwrap(), "text");
+    // One is not the other.
+    let edit = json!({"path": "new.txt", "old_text": "text", "new_text": "x"});
+    assert_eq!(error_of(&bench.call("edit_file", edit).await.reply).0, "tool_denied");
+}

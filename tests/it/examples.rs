@@ -1,0 +1,50 @@
+//! Each example runs and prints what its first lines promise.
+
+#[path = "../../examples/as_tool.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod as_tool;
+#[path = "../../examples/hello.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod hello;
+#[path = "../../examples/nested.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod nested;
+#[path = "../../examples/watch.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod watch;
+
+macro_rules! printed {
+    ($example:ident) => {{
+        let mut out = Vec::new();
+        $example::run(&mut out).await.unwrap();
+        String::from_utf8(out).unwrap()
+    }};
+}
+
+#[tokio::test]
+async fn hello_greets() {
+    assert_eq!(printed!(hello), "Hello, world.\noutcome: Some(String(\"said it\"))\n");
+}
+
+#[tokio::test]
+async fn nested_shows_three_levels_in_one_order() {
+    let printed = printed!(nested);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!((lines[0], lines[1]), ("run_started", "  run_started"));
+    let of_depth_two = lines.iter().filter(|line| **line == "    run_finished").count();
+    assert_eq!((of_depth_two, lines[lines.len() - 2]), (2, "run_finished"));
+    assert_eq!(lines[lines.len() - 1], "outcome: Some(String(\"north: true, south: true\"))");
+}
+
+#[tokio::test]
+async fn as_tool_delegates() {
+    let expected = "→ review\n  → count_lines\n  ← count_lines\n← review\nSome(String(\"The reviewer says that it is short.\"))\n";
+    assert_eq!(printed!(as_tool), expected);
+}
+
+#[tokio::test]
+async fn watch_joins_late_and_comes_back() {
+    let expected = "joined after message 1\ntext so far: Some(\"one two \")\nthen chunk\nthen chunk\nthen run_finished\n\
+                    outcome: Some(String(\"counted\")), the same in the tree: true\n";
+    assert_eq!(printed!(watch), expected);
+}
