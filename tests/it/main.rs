@@ -8,3 +8,6 @@ mod pipe;
 
 // Settlement: exactly one terminal, whatever a producer does.
 mod settle;
+
+// Cancellation: any node, in any phase, by anybody, with a definite end.
+mod cancel;
