@@ -53,3 +53,6 @@ mod scenarios_agent;
 mod scenarios_limits;
 // Settlement: exactly one terminal, whatever a producer does.
 mod settle;
+
+// Cancellation: any node, in any phase, by anybody, with a definite end.
+mod cancel;
