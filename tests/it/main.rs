@@ -10,27 +10,12 @@
     reason = "all of this crate is tests: a failed expectation is to end one"
 )]
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking, its helpers too"
-)]
-#![allow(
-    clippy::needless_pass_by_value,
-    unreachable_pub,
-    reason = "helpers take JSON literals, for tests of this binary alone"
-)]
-
 // What every module uses: producers, calls, roots.
 mod kit;
 
 // The pipe: order, abort, the gate of depth, reproducibility.
 mod pipe;
 
-// Each example, run.
-mod examples;
 // Settlement: exactly one terminal, whatever a producer does.
 mod settle;
 
@@ -51,8 +36,6 @@ mod scenarios_agent;
 
 // The same for limits, permits and deadlines.
 mod scenarios_limits;
-// Settlement: exactly one terminal, whatever a producer does.
-mod settle;
 
-// Cancellation: any node, in any phase, by anybody, with a definite end.
-mod cancel;
+// Each example, run.
+mod examples;
