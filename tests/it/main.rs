@@ -19,6 +19,9 @@ mod pipe;
 // Settlement: exactly one terminal, whatever a producer does.
 mod settle;
 
+// Cancellation: it reaches all below, ends, and says by whom.
+mod cancel;
+
 // What the tests of agents share: a scripted model that keeps its requests, on a root for tests.
 mod stage;
 

@@ -242,7 +242,7 @@ impl Machine {
         for (place, call) in turn.calls.iter().enumerate() {
             // Only the last call can be cut by the output limit; where the stream broke off, none is known to be whole.
             let is_cut = cut.is_some_and(|reason| reason == "missing" || place == last);
-            planned.push(self.plan_call(&call, is_cut));
+            planned.push(self.plan_call(call, is_cut));
         }
         let requests = planned.iter().map(|call| ToolRequest {
             id: call.id.clone(),
