@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::needless_pass_by_value,
+    clippy::type_complexity,
     unreachable_pub,
     reason = "all of this crate is tests: a failed expectation is to end one"
 )]
