@@ -395,7 +395,7 @@ impl ChatModel for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ax4_when_a_cancel_has_ended_nothing_below_works_any_more() {
+async fn ax4_c54_when_a_cancel_has_ended_nothing_below_works_any_more() {
     let open = Arc::new(AtomicUsize::new(0));
     let agent = Agent::new(Silent { open: Arc::clone(&open) }).tools(all_tools());
     let test = TestRoot::new();
@@ -417,6 +417,27 @@ async fn ax4_when_a_cancel_has_ended_nothing_below_works_any_more() {
         SubAgentOutcome::Cancelled { by: CancelledBy::User, forced: false, .. }
     ));
     test.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_host_says_reaches_the_model_and_the_log() {
+    let played = root(json!([calls("chaos_sleep", json!({ "ms": 1 })), says("unused")]))
+        .agent(|agent| agent.named("reviewer").system_prompt("Be brief.").max_turns(1))
+        .play()
+        .await;
+    let request = &played.model.requests()[0];
+    assert_eq!(
+        (request.system.as_deref(), &*request.run.agent, &*request.run.prompt),
+        (Some("Be brief."), "reviewer", "work")
+    );
+    assert_eq!(
+        (request.run.depth, request.call, request.run.run_id == *played.tree().root_run_id().unwrap()),
+        (0, 0, true)
+    );
+    let MessageBody::RunStarted(started) = played.log[0].body() else { panic!() };
+    assert_eq!((&*started.agent, &*started.task, &*started.producer), ("reviewer", "work", "tool_loop"));
+    assert_eq!(started.model.as_deref(), Some("script:test.json"));
+    assert_eq!(played.end_of("root"), "stopped (turns)");
 }
 
 /// A provider that sends whole messages only, or both deltas and the whole.

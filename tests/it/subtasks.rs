@@ -352,6 +352,26 @@ async fn a_search_has_its_turns_and_a_thorough_one_twice_as_many() {
     }
 }
 
+/// C05: names and labels repeat on every level; the tree comes from the log alone, which is also what a test's end compares.
+#[tokio::test(start_paused = true)]
+async fn c05_three_levels_with_the_same_names() {
+    let agents = json!([
+        { "when": { "depth": 3 }, "turns": [{ "delay_ms": 5, "text": "deep" }] },
+        { "turns": [delegates(&["same", "same"]), { "text": "up" }] },
+    ]);
+    let played = Stage::new(agents).play().await;
+    let tree = played.tree();
+    assert_eq!((tree.len(), tree.settled()), (15, 15));
+    for node in tree.nodes() {
+        let below = if node.origin.subtask_depth == 3 { 0 } else { 2 };
+        assert_eq!(tree.children(node).count(), below);
+        assert_eq!(tree.path(&node.origin.run_id).len() as u32, node.origin.subtask_depth + 1);
+        for child in tree.children(node) {
+            assert_eq!(child.origin.parent_run_id.as_ref(), Some(&node.origin.run_id));
+        }
+    }
+}
+
 /// A delegation that asks for a value.
 struct Counts;
 
