@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --bench pipe` measures every workload with criterion; `cargo bench --bench pipe -- report` prints the
 //! figures of BENCHMARKS.md instead: medians of rounds in which the workloads take turns, so that what disturbs the machine
-//! disturbs all of them alike.
+//! disturbs all of them alike. `-- report W3` prints those with `W3` in their names.
 
 #![expect(
     clippy::unwrap_used,
@@ -72,8 +72,9 @@ fn cpu_time() -> Duration {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.iter().any(|arg| arg == "report") {
-        return report();
+    let mut args = args.iter().filter(|arg| *arg != "--bench");
+    if args.next().is_some_and(|arg| arg == "report") {
+        return report(args.next().map_or("", String::as_str));
     }
     let mut criterion = Criterion::default().with_measurement(CpuTime).configure_from_args();
     let mut group = criterion.benchmark_group("pipe");
@@ -92,12 +93,15 @@ fn main() {
 /// Rounds of the report: odd, so that the median is a round that was measured.
 const ROUNDS: usize = 7;
 
-fn report() {
-    let bytes = workloads::bytes_per_child(20_000);
-    println!("{:60} {bytes:.0} bytes", "memory per waiting child with a bare producer");
-    let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); workloads::ALL.len()];
+fn report(word: &str) {
+    if "memory".contains(word) {
+        let bytes = workloads::bytes_per_child(20_000);
+        println!("{:60} {bytes:.0} bytes", "memory per waiting child with a bare producer");
+    }
+    let figures: Vec<_> = workloads::ALL.iter().filter(|figure| figure.name.contains(word)).collect();
+    let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); figures.len()];
     for round in 0..=ROUNDS {
-        for (figure, values) in workloads::ALL.iter().zip(&mut rounds) {
+        for (figure, values) in figures.iter().zip(&mut rounds) {
             let value = (figure.run)();
             // The first round warms up.
             if round > 0 {
@@ -105,20 +109,23 @@ fn report() {
             }
         }
     }
-    for (figure, values) in workloads::ALL.iter().zip(&rounds) {
+    for (figure, values) in figures.iter().zip(&rounds) {
         println!("{:60} {}", figure.name, in_unit(figure, median(values.clone())));
     }
     for (name, above, below) in workloads::RATIOS {
         let rounds_of = |name: &str| {
-            let at = workloads::ALL.iter().position(|figure| figure.name == name);
-            at.and_then(|at| rounds.get(at)).cloned().unwrap_or_default()
+            let at = figures.iter().position(|figure| figure.name == name);
+            at.and_then(|at| rounds.get(at))
         };
-        // Of pairs that were measured next to each other, not of two medians.
-        let pairs =
-            rounds_of(above).iter().zip(rounds_of(below)).map(|(above, below)| above / below).collect();
-        println!("{name:60} {:.2}", median(pairs));
+        if let (Some(above), Some(below)) = (rounds_of(above), rounds_of(below)) {
+            // Of pairs that were measured next to each other, not of two medians.
+            let pairs = above.iter().zip(below).map(|(above, below)| above / below).collect();
+            println!("{name:60} {:.2}", median(pairs));
+        }
     }
-    println!("{:60} {}", "burst of 100,000 cancels beyond the retained window", workloads::burst());
+    if "burst".contains(word) {
+        println!("{:60} {}", "burst of 100,000 cancels beyond the retained window", workloads::burst());
+    }
 }
 
 fn in_unit(figure: &Figure, value: f64) -> String {

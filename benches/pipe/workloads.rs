@@ -21,9 +21,9 @@ use super::cpu_time;
 
 /// One workload.
 pub(crate) struct Figure {
-    pub name: &'static str,
-    pub unit: Unit,
-    pub run: fn() -> f64,
+    pub(crate) name: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) run: fn() -> f64,
 }
 
 /// What the figure is the cost of.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use super::journal::Journal;
-use super::subscription::{From, Subscription};
+use super::subscription::{BATCH, From, Subscription};
 use crate::clock::Clock;
 use crate::id::Seq;
 use crate::message::{MessageBody, Nesting, Origin, ProcessingMessage, Timestamp};
@@ -48,13 +48,32 @@ struct Log {
     /// The tree of everything before `first_seq`.
     base: Arc<RunTree>,
     ended: bool,
-    waiting: Vec<(u64, Waker)>,
-    subscriptions: u64,
+    waiting: Vec<Waker>,
+    /// How often `waiting` was taken: tells a subscription whether its waker still stands where it left it.
+    rounds: u64,
+}
+
+/// Where a subscription left its waker.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    round: u64,
+    at: usize,
 }
 
 impl Log {
     fn next_seq(&self) -> Seq {
         self.first_seq + self.retained.len() as Seq
+    }
+
+    /// Leaves a subscription's waker, once: where it still waits, the waker is renewed.
+    fn wait(&mut self, place: &mut Option<Place>, waker: &Waker) {
+        let standing = place.filter(|place| place.round == self.rounds);
+        if let Some(old) = standing.and_then(|place| self.waiting.get_mut(place.at)) {
+            old.clone_from(waker);
+            return;
+        }
+        *place = Some(Place { round: self.rounds, at: self.waiting.len() });
+        self.waiting.push(waker.clone());
     }
 }
 
@@ -67,7 +86,7 @@ impl EventBus {
             base: Arc::new(RunTree::new()),
             ended: false,
             waiting: Vec::new(),
-            subscriptions: 0,
+            rounds: 0,
         };
         Self { log: Mutex::new(log), clock, retain, journal }
     }
@@ -84,27 +103,49 @@ impl EventBus {
         origin: &Arc<Origin>,
         run_seq: Seq,
         body: MessageBody,
-    ) -> (Timestamp, Wakers) {
-        let body = body.capped(self.retain.message_bytes);
+    ) -> (Timestamp, Wakers<'_>) {
+        let (body, bytes) = self.capped(body);
+        let origin = Arc::clone(origin);
         let mut log = self.lock();
         // Inside the lock, so that times rise with positions.
         let time = self.clock.now();
-        self.push(&mut log, body, Nesting { origin: Arc::clone(origin), seq: 0, run_seq, time });
-        (time, Wakers(std::mem::take(&mut log.waiting)))
+        self.push(&mut log, body, bytes, Nesting { origin, seq: 0, run_seq, time });
+        (time, self.wakers(&mut log))
     }
 
     /// Appends a message that is stamped already: it keeps its stamps and gets this log's position.
-    pub(crate) fn append_stamped(&self, body: MessageBody, nesting: Nesting) -> Wakers {
-        let body = body.capped(self.retain.message_bytes);
+    pub(crate) fn append_stamped(&self, body: MessageBody, nesting: Nesting) -> Wakers<'_> {
+        let (body, bytes) = self.capped(body);
         let mut log = self.lock();
-        self.push(&mut log, body, nesting);
-        Wakers(std::mem::take(&mut log.waiting))
+        self.push(&mut log, body, bytes, nesting);
+        self.wakers(&mut log)
     }
 
-    fn push(&self, log: &mut Log, body: MessageBody, nesting: Nesting) {
+    /// The body within the bound on one message, and its size.
+    #[inline]
+    fn capped(&self, body: MessageBody) -> (MessageBody, usize) {
+        let (bytes, max) = (body.approx_bytes(), self.retain.message_bytes);
+        if bytes <= max {
+            return (body, bytes);
+        }
+        let body = body.capped_from(bytes, max);
         let bytes = body.approx_bytes();
+        (body, bytes)
+    }
+
+    #[inline]
+    fn wakers(&self, log: &mut Log) -> Wakers<'_> {
+        if log.waiting.is_empty() {
+            return Wakers::default();
+        }
+        log.rounds += 1;
+        Wakers { waiting: std::mem::take(&mut log.waiting), bus: Some(self) }
+    }
+
+    #[inline]
+    fn push(&self, log: &mut Log, body: MessageBody, bytes: usize, mut nesting: Nesting) {
         let is_end = matches!(body, MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
-        let nesting = Nesting { seq: log.next_seq(), ..nesting };
+        nesting.seq = log.next_seq();
         let message = ProcessingMessage::new(body).stamped(nesting);
         // A panic here would leave a hole in the log, and one in a drop would end the process.
         if let Some(journal) = &self.journal
@@ -140,16 +181,15 @@ impl EventBus {
     /// Ends after the root's terminal. The wire's `gap` stands in for what is no longer retained.
     #[must_use]
     pub fn subscribe(self: &Arc<Self>, from: From) -> Subscription {
-        let mut log = self.lock();
-        log.subscriptions += 1;
         let (cursor, snapshot_first) = match from {
             From::Start => (0, false),
             From::Seq(seq) => (seq, false),
-            From::Now => (log.next_seq(), log.next_seq() > 0),
+            From::Now => {
+                let next = self.next_seq();
+                (next, next > 0)
+            }
         };
-        let id = log.subscriptions;
-        drop(log);
-        Subscription::new(Arc::clone(self), id, cursor, snapshot_first)
+        Subscription::new(Arc::clone(self), cursor, snapshot_first)
     }
 
     /// The tree after the latest message.
@@ -179,37 +219,44 @@ impl EventBus {
         }
     }
 
-    /// Fills `batch` with messages from `cursor` on. If there is none, leaves the waker of subscription `waiter`.
+    /// Fills `batch` with messages from `cursor` on. If there is none, leaves the waker of the subscription.
     pub(super) fn read(
         &self,
         cursor: Seq,
         batch: &mut VecDeque<ProcessingMessage>,
-        waiter: Option<(u64, &Waker)>,
+        waiter: Option<(&mut Option<Place>, &Waker)>,
     ) -> Read {
         let mut log = self.lock();
         if cursor < log.first_seq {
             let snapshot = Arc::clone(&log.base);
             return Read::Gap(Gap { from_seq: cursor, to_seq: log.first_seq - 1, snapshot });
         }
-        let skip = usize::try_from(cursor - log.first_seq).unwrap_or(usize::MAX);
-        batch.extend(log.retained.iter().skip(skip).take(super::subscription::BATCH).cloned());
+        let skip = usize::try_from(cursor - log.first_seq).unwrap_or(usize::MAX).min(log.retained.len());
+        let end = skip.saturating_add(BATCH).min(log.retained.len());
+        batch.extend(log.retained.range(skip..end).cloned());
         if !batch.is_empty() {
             return Read::Messages;
         }
         if log.ended {
             return Read::Ended;
         }
-        if let Some((id, waker)) = waiter {
-            match log.waiting.iter_mut().find(|(waiting, _)| *waiting == id) {
-                Some((_, old)) => old.clone_from(waker),
-                None => log.waiting.push((id, waker.clone())),
-            }
+        if let Some((place, waker)) = waiter {
+            log.wait(place, waker);
         }
         Read::Pending
     }
 
-    pub(super) fn forget(&self, id: u64) {
-        self.lock().waiting.retain(|(waiting, _)| *waiting != id);
+    /// Takes a subscription's waker back.
+    pub(super) fn forget(&self, place: Place) {
+        let mut log = self.lock();
+        if place.round == log.rounds
+            && let Some(waker) = log.waiting.get_mut(place.at)
+        {
+            // The others keep their places.
+            let waker = std::mem::replace(waker, Waker::noop().clone());
+            drop(log);
+            drop(waker);
+        }
     }
 
     /// The `seq` that comes next.
@@ -236,12 +283,19 @@ pub(super) enum Read {
 /// The subscribers that an append has something for. Dropping it wakes them.
 #[must_use = "dropped inside a lock, it wakes those who need the lock"]
 #[derive(Debug, Default)]
-pub(crate) struct Wakers(Vec<(u64, Waker)>);
+pub(crate) struct Wakers<'a> {
+    waiting: Vec<Waker>,
+    bus: Option<&'a EventBus>,
+}
 
-impl Drop for Wakers {
+impl Drop for Wakers<'_> {
     fn drop(&mut self) {
-        for (_, waker) in self.0.drain(..) {
-            waker.wake();
+        let Some(bus) = self.bus else { return };
+        self.waiting.drain(..).for_each(Waker::wake);
+        // The room is given back, so that many who wait again and again allocate once.
+        let mut log = bus.lock();
+        if log.waiting.capacity() == 0 {
+            log.waiting = std::mem::take(&mut self.waiting);
         }
     }
 }

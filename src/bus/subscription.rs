@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 
-use super::log::{EventBus, Read};
+use super::log::{EventBus, Place, Read};
 use crate::id::Seq;
 use crate::message::ProcessingMessage;
 use crate::tree::{Delivery, Gap};
@@ -38,15 +38,16 @@ pub enum From {
 #[derive(Debug)]
 pub struct Subscription {
     bus: Arc<EventBus>,
-    id: u64,
+    /// Where in the log it waits.
+    place: Option<Place>,
     cursor: Seq,
     batch: VecDeque<ProcessingMessage>,
     snapshot_first: bool,
 }
 
 impl Subscription {
-    pub(super) fn new(bus: Arc<EventBus>, id: u64, cursor: Seq, snapshot_first: bool) -> Self {
-        Self { bus, id, cursor, batch: VecDeque::new(), snapshot_first }
+    pub(super) fn new(bus: Arc<EventBus>, cursor: Seq, snapshot_first: bool) -> Self {
+        Self { bus, place: None, cursor, batch: VecDeque::new(), snapshot_first }
     }
 
     /// The `seq` of the message that comes next.
@@ -55,11 +56,21 @@ impl Subscription {
         self.cursor
     }
 
+    /// The `seq` that the next message of the whole log gets.
+    pub(crate) fn end(&self) -> Seq {
+        self.bus.next_seq()
+    }
+
     /// The next message of those that were already copied from the log: without its lock, and none if there is none.
     pub(crate) fn buffered(&mut self) -> Option<Delivery> {
         let message = self.batch.pop_front()?;
         self.cursor += 1;
         Some(Delivery::Message(message))
+    }
+
+    /// The next delivery of what stands before `end`, without waiting.
+    pub(crate) fn before(&mut self, end: Seq) -> Option<Delivery> {
+        if self.cursor < end { self.try_next() } else { None }
     }
 
     /// What is there now, without waiting.
@@ -78,7 +89,8 @@ impl Subscription {
             return Poll::Ready(Some(Delivery::Gap(Gap { from_seq: 0, to_seq: self.cursor - 1, snapshot })));
         }
         if self.batch.is_empty() {
-            match self.bus.read(self.cursor, &mut self.batch, waker.map(|waker| (self.id, waker))) {
+            let waiter = waker.map(|waker| (&mut self.place, waker));
+            match self.bus.read(self.cursor, &mut self.batch, waiter) {
                 Read::Messages => {}
                 Read::Gap(gap) => {
                     self.cursor = gap.to_seq + 1;
@@ -103,6 +115,8 @@ impl Stream for Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.bus.forget(self.id);
+        if let Some(place) = self.place {
+            self.bus.forget(place);
+        }
     }
 }

@@ -8,7 +8,11 @@ use crate::message::{MessageBody, ProcessingMessage};
 ///
 /// A producer that yields what a nested pipe has already appended would double it: such a message, one of another tree, and
 /// one that does not continue its run are discarded and counted.
-pub(super) fn relay(record: &RunRecord, state: &mut RunState, message: ProcessingMessage) -> Wakers {
+pub(super) fn relay<'a>(
+    record: &'a RunRecord,
+    state: &mut RunState,
+    message: ProcessingMessage,
+) -> Wakers<'a> {
     let Some(nesting) = message.nesting().cloned() else { return Wakers::default() };
     let root = &record.root;
     let is_ours = nesting.origin.root_run_id == *root.run_id() && !root.has_entered(&nesting.origin.run_id);

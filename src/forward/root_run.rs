@@ -9,6 +9,7 @@ use futures::Stream;
 use super::pipe::{Forward, forward_subagent_stream};
 use crate::bus::{From, Subscription};
 use crate::context::{Root, RunContext, RunSpec};
+use crate::id::Seq;
 use crate::outcome::{FailureKind, SubAgentOutcome};
 use crate::stream::SubAgentStream;
 use crate::tree::Delivery;
@@ -26,13 +27,14 @@ impl Root {
                 RootRun {
                     pipe: Some(Box::pin(forward_subagent_stream(stream, entered))),
                     events: Some(self.subscribe(From::Start)),
+                    made: 0,
                     outcome: None,
                 }
             }
             Err(refusal) => {
                 let text = refusal.to_value().to_string();
                 let outcome = Some(SubAgentOutcome::failed(FailureKind::Refused, text));
-                RootRun { pipe: None, events: None, outcome }
+                RootRun { pipe: None, events: None, made: 0, outcome }
             }
         }
     }
@@ -48,6 +50,8 @@ pub struct RootRun {
     /// Boxed, so that a host can call `next` without pinning anything.
     pipe: Option<Pin<Box<Forward>>>,
     events: Option<Subscription>,
+    /// The end of the log when the pipe was last polled.
+    made: Seq,
     outcome: Option<SubAgentOutcome>,
 }
 
@@ -83,13 +87,16 @@ impl Stream for RootRun {
     type Item = Delivery;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
-        // What was read already goes out first: so a burst is delivered before the next one is made.
+        // What the last look at the pipe made goes out first: so a burst is delivered before the next one is made, and a
+        // pipe that wants others to have their turn is not asked again for every few messages.
+        let made = self.made;
         if let Some(events) = &mut self.events
-            && let Some(delivery) = events.buffered()
+            && let Some(delivery) = events.buffered().or_else(|| events.before(made))
         {
             return Poll::Ready(Some(delivery));
         }
         let settled = self.outcome.is_some() || self.poll_pipe(cx).is_ready();
+        self.made = self.events.as_ref().map_or(0, Subscription::end);
         match &mut self.events {
             Some(events) => match Pin::new(events).poll_next(cx) {
                 Poll::Pending if settled => Poll::Ready(None),

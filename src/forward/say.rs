@@ -86,7 +86,7 @@ pub(super) fn say_last(record: &RunRecord, message: ProcessingMessage) {
 }
 
 /// Appends to the log in the run's name. The caller drops the state's lock, then the wakers.
-pub(super) fn append(record: &RunRecord, state: &mut RunState, body: MessageBody) -> Wakers {
+pub(super) fn append<'a>(record: &'a RunRecord, state: &mut RunState, body: MessageBody) -> Wakers<'a> {
     let (time, wakers) = record.root.bus().append(&record.origin, state.next_run_seq, body);
     if state.next_run_seq == 0 {
         state.first_time = time;

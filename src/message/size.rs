@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::body::MessageBody;
-use super::parts::{ChunkMeta, Extra, Scope, Severity, StepRef, TaskRef, Todo};
+use super::parts::{Chunk, ChunkMeta, Extra, Scope, Severity, StepRef, TaskRef, Todo};
 use crate::id::ToolCallId;
 use crate::outcome::{CancelledBy, FailureKind, LimitKind, OutcomeKind, StopClass, StopReason, Usage};
 
@@ -19,18 +19,28 @@ const SMALL: usize = 64;
 impl MessageBody {
     /// About how many bytes of memory it holds.
     #[must_use]
+    #[inline]
     pub fn approx_bytes(&self) -> usize {
+        // Nearly every message, and asked twice for each.
+        if let Self::Chunk(Chunk { content, meta: None, .. }) = self {
+            return OVERHEAD + content.len();
+        }
         OVERHEAD + self.weigh(|parts| parts.iter().sum::<usize>())
     }
 
     /// The same body, or, if it is larger than `max` bytes, one whose long texts are cut at a marker that names both
     /// sizes. The largest parts are cut first. What comes out is at most a kibibyte or two larger than `max`.
     #[must_use]
+    #[cfg(test)]
     pub(crate) fn capped(self, max: usize) -> Self {
         let size = self.approx_bytes();
-        if size <= max {
-            return self;
-        }
+        if size <= max { self } else { self.capped_from(size, max) }
+    }
+
+    /// As `capped`, of a body that is known to be larger: it is `size` bytes.
+    #[must_use]
+    #[cold]
+    pub(crate) fn capped_from(self, size: usize, max: usize) -> Self {
         if let Self::Other(body) = &self {
             let kind = cap_text(&body.kind, SMALL);
             let line = format!("a {kind} message of {size} bytes was left out: the cap is {max} bytes");

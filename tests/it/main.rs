@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::needless_pass_by_value,
+    clippy::type_complexity,
     unreachable_pub,
     reason = "all of this crate is tests: a failed expectation is to end one"
 )]
@@ -16,8 +17,12 @@ mod kit;
 // The pipe: order, abort, the gate of depth, reproducibility.
 mod pipe;
 
-// Each example, run.
-mod examples;
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;
+
+// Cancellation: it reaches all below, ends, and says by whom.
+mod cancel;
+
 // What the tests of agents share: a scripted model that keeps its requests, on a root for tests.
 mod stage;
 
@@ -41,3 +46,6 @@ mod settle;
 // The program itself, run as its users run it.
 #[cfg(feature = "cli")]
 mod cli;
+
+// Each example, run.
+mod examples;
