@@ -76,7 +76,7 @@ pub struct RunLimits {
     pub tokens: Limit<u64>,
     /// US dollars.
     pub cost_usd: Limit<f64>,
-    /// Time since the run started.
+    /// Time since the run started. Not inherited: when a run's time is over, its descendants are cancelled.
     pub wall: Limit<Duration>,
     /// Time since the last message of the run or of a descendant.
     pub idle: Limit<Duration>,

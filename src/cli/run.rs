@@ -105,7 +105,6 @@ fn root(options: &RunOptions) -> RootBuilder {
         cost_usd: limits.budget_usd,
         ..TreeLimits::default()
     };
-    // A child's time is at most its parent's, and it began later: so the time of the root is the one that runs out.
     let run = RunLimits {
         turns: limits.max_turns,
         tool_calls: limits.max_tool_calls,

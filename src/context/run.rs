@@ -140,7 +140,10 @@ impl RunContext {
             parent_tool_call_id: spec.tool_call_id.clone(),
             subtask_depth: depth,
         };
-        let limits = self.0.limits.narrowed_by(&spec.limits);
+        let mut limits = self.0.limits.narrowed_by(&spec.limits);
+        // The time of this run bounds its children anyway, whom its end cancels. Inherited, it would be a second timer that
+        // runs out in the same moment: which of both came first would decide whether this run goes on after its deadline.
+        limits.wall = spec.limits.wall;
         let (token, parent) = (self.0.token.child(), Some(Arc::clone(&self.0)));
         let record = Arc::new(RunRecord::new(origin, started(spec), root, parent, token, limits));
         let state = self.0.lock();

@@ -45,8 +45,11 @@ impl Timers {
         // The timer runs from the last look, not from the last message: so a message costs nothing.
         while timer.as_mut().poll(cx) == Poll::Ready(()) {
             let silent = record.root.clock().now().since(last_activity(record));
-            let Some(left) = limit.checked_sub(silent).filter(|left| !left.is_zero()) else {
-                return Some(LimitKind::Idle);
+            let left = match limit.checked_sub(silent).filter(|left| !left.is_zero()) {
+                Some(left) => left,
+                // A child that is as silent has the same limit or a tighter one, and its end is a message: this run goes on.
+                None if record.root.live_subtree(record).len() > 1 => *limit,
+                None => return Some(LimitKind::Idle),
             };
             timer.as_mut().reset(Instant::now() + left);
         }

@@ -40,8 +40,6 @@ mod scenarios_agent;
 
 // The same for limits, permits and deadlines.
 mod scenarios_limits;
-// Settlement: exactly one terminal, whatever a producer does.
-mod settle;
 
 // The program itself, run as its users run it.
 #[cfg(feature = "cli")]
