@@ -121,7 +121,7 @@ fn an_unreadable_workspace_is_2() {
     let script = Scripted::new(json!([{"turns": [{"text": "Done."}]}]));
     let closed = script.path().join("closed");
     std::fs::create_dir(&closed).unwrap();
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o0)).unwrap();
     if std::fs::read_dir(&closed).is_ok() {
         // Whoever runs the test may read everything.
         return;

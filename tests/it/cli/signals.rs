@@ -15,7 +15,7 @@ fn is(kind: &'static str) -> impl Fn(&Value) -> bool {
 /// Every run was cancelled: by the end of the process, or the root by `by` and all others by their parents.
 fn assert_cancelled(ran: &Ran, runs: usize, by: &str) {
     assert_eq!(
-        (ran.status, &*ran.stderr.lines().next().unwrap_or_default()),
+        (ran.status, ran.stderr.lines().next().unwrap_or_default()),
         (130, &*format!("cancelled by {by}"))
     );
     let ends = ran.of_kind("run_finished");
