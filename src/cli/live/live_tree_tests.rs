@@ -297,3 +297,47 @@ fn a_terminal_that_is_gone_is_an_error_and_not_a_panic() {
     assert_eq!(live.draw(at(0)).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     assert_eq!(live.finish().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
 }
+
+#[test]
+fn a_process_that_was_stopped_draws_below_what_its_shell_wrote() {
+    let mut setup = setup(50, 30, "");
+    for delivery in two_children().deliveries() {
+        setup.live.apply(&delivery);
+    }
+    setup.live.draw(at(2000)).unwrap();
+    let before = setup.screen.borrow().text() + "[1]+  Stopped\n$ fg\n";
+    setup.screen.borrow_mut().feed("[1]+  Stopped\r\n$ fg\r\n");
+    setup.live.begin_anew();
+    for now in [3000, 3100] {
+        setup.live.draw(at(now)).unwrap();
+        setup.assert_shows(&before, at(now));
+    }
+}
+
+#[test]
+fn a_note_stands_before_the_totals_and_fits() {
+    let mut setup = setup(30, 12, "");
+    for delivery in two_children().deliveries() {
+        setup.live.apply(&delivery);
+    }
+    setup.live.draw(at(2000)).unwrap();
+    setup.live.note("cancelling");
+    setup.live.draw(at(2033)).unwrap();
+    let text = setup.screen.borrow().text();
+    assert!(text.ends_with("\ncancelling · 2 of 3 runs live \n"), "{text}");
+}
+
+#[test]
+fn colours_can_be_left_out() {
+    for colours in [true, false] {
+        let mut setup = setup(60, 12, "");
+        setup.live = setup.live.colours(colours);
+        for delivery in whole().deliveries() {
+            setup.live.apply(&delivery);
+            setup.live.draw(at(2000)).unwrap();
+        }
+        setup.live.draw(at(3000)).unwrap();
+        setup.live.finish().unwrap();
+        assert_eq!(setup.written.borrow().concat().contains("\x1b[38;5;"), colours);
+    }
+}
