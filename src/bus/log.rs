@@ -241,7 +241,10 @@ pub(crate) struct Wakers(Vec<(u64, Waker)>);
 impl Drop for Wakers {
     fn drop(&mut self) {
         for (_, waker) in self.0.drain(..) {
-            waker.wake();
+            // A reader whose waker panics is an observer that panics: its own affair, also while a run is being dropped.
+            if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+                tracing::warn!("the waker of a subscriber panicked");
+            }
         }
     }
 }

@@ -38,11 +38,18 @@ struct Run {
     origin: Arc<Origin>,
     next_run_seq: Seq,
     first_time: Timestamp,
-    /// Where the text is that the next delta may join.
-    joinable: Option<usize>,
+    /// The open text that the next delta may join.
+    joinable: Option<Joinable>,
     watch: RunWatch,
     finished: bool,
     children_usage: Usage,
+}
+
+/// A text that grows: written into its message once it is whole, so that joining is linear in its length.
+struct Joinable {
+    at: usize,
+    text: String,
+    is_joined: bool,
 }
 
 impl Compaction {
@@ -71,22 +78,39 @@ impl Compaction {
             return;
         }
         if let MessageBody::Chunk(chunk) = message.body()
-            && let Some(earlier) = run.joinable.and_then(|at| self.messages.get_mut(at))
-            && let MessageBody::Chunk(open) = earlier.body()
-            && (open.thinking, &open.meta) == (chunk.thinking, &chunk.meta)
-            && let Some(nesting) = earlier.nesting().cloned()
+            && let Some(open) = &mut run.joinable
+            && let Some(MessageBody::Chunk(first)) = self.messages.get(open.at).map(ProcessingMessage::body)
+            && (first.thinking, &first.meta) == (chunk.thinking, &chunk.meta)
         {
-            let content = format!("{}{}", open.content, chunk.content).into();
-            let joined = Chunk { content, done: chunk.done, ..open.clone() };
-            *earlier = ProcessingMessage::new(joined).stamped(nesting);
+            open.text.push_str(&chunk.content);
+            open.is_joined = true;
             if chunk.done {
-                run.joinable = None;
+                self.write_text(&origin.run_id, true);
             }
             return;
         }
-        let joinable = matches!(message.body(), MessageBody::Chunk(chunk) if !chunk.done);
-        run.joinable = joinable.then_some(self.messages.len());
+        self.write_text(&origin.run_id, false);
+        if let MessageBody::Chunk(chunk) = message.body()
+            && !chunk.done
+            && let Some(run) = self.runs.get_mut(&origin.run_id)
+        {
+            let (at, text) = (self.messages.len(), chunk.content.to_string());
+            run.joinable = Some(Joinable { at, text, is_joined: false });
+        }
         self.append(&origin.run_id.clone(), message.body().clone(), *time);
+    }
+
+    /// The open text of a run is whole.
+    fn write_text(&mut self, run_id: &RunId, done: bool) {
+        let joinable = self.runs.get_mut(run_id).and_then(|run| run.joinable.take());
+        let Some(Joinable { at, text, is_joined: true }) = joinable else { return };
+        if let Some(message) = self.messages.get_mut(at)
+            && let MessageBody::Chunk(first) = message.body()
+            && let Some(nesting) = message.nesting().cloned()
+        {
+            let whole = Chunk { content: text.into(), done, ..first.clone() };
+            *message = ProcessingMessage::new(whole).stamped(nesting);
+        }
     }
 
     fn append(&mut self, run_id: &RunId, body: MessageBody, time: Timestamp) {
@@ -114,6 +138,7 @@ impl Compaction {
         let text = "interrupted: the log ends before the run does";
         let now = self.latest;
         for run_id in std::mem::take(&mut self.births).into_iter().rev() {
+            self.write_text(&run_id, false);
             let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.finished) else { continue };
             let mut closing = run.watch.close("interrupted", text, now);
             let counters = FinalCounters {

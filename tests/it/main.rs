@@ -11,3 +11,6 @@ mod settle;
 
 // Cancellation: any node, in any phase, by anybody, with a definite end.
 mod cancel;
+
+// The log and its readers: any number, any pace, from any point on.
+mod bus;
