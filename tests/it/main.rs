@@ -43,3 +43,5 @@ mod scenarios_limits;
 
 // Each example, run.
 mod examples;
+// The log and its readers: any number, any pace, from any point on.
+mod bus;
