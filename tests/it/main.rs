@@ -47,3 +47,5 @@ mod cli;
 
 // Each example, run.
 mod examples;
+// The log and its readers: any number, any pace, from any point on.
+mod bus;
