@@ -324,7 +324,8 @@ fn a_note_stands_before_the_totals_and_fits() {
     setup.live.note("cancelling");
     setup.live.draw(at(2033)).unwrap();
     let text = setup.screen.borrow().text();
-    assert!(text.ends_with("\ncancelling · 2 of 3 runs live \n"), "{text}");
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("cancelling · 2 of 3 runs") && last.chars().count() <= 30, "{text}");
 }
 
 #[test]
