@@ -116,7 +116,7 @@ pub(super) struct LimitArgs {
           hide_env_values = true)]
     pub(super) max_depth: Limit<u32>,
 
-    /// Runs that work at once; one that waits for its children does not count. Others wait, shown as queued.
+    /// Runs that work at once, at least 1; one that waits for its children does not count. Others wait, shown as queued.
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u32>,
           env = "ANABRANCH_MAX_LIVE", hide_env_values = true)]
     pub(super) max_live: Limit<u32>,
