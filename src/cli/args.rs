@@ -112,48 +112,48 @@ pub(super) struct RunArgs {
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitArgs {
     /// How deep runs may nest; the root is at 0. A run at the limit is not offered the tools that spawn.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "3", value_parser = number::<u32>, env = "ANABRANCH_MAX_DEPTH",
-          hide_env_values = true)]
+    #[arg(long, value_name = "N", value_parser = number::<u32>, allow_negative_numbers = true,
+          default_value = "3", env = "ANABRANCH_MAX_DEPTH", hide_env_values = true)]
     pub(super) max_depth: Limit<u32>,
 
     /// Runs that work at once, at least 1; one that waits for its children does not count. Others wait, shown as queued.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u32>,
-          env = "ANABRANCH_MAX_LIVE", hide_env_values = true)]
+    #[arg(long, value_name = "N", value_parser = number::<u32>, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_MAX_LIVE", hide_env_values = true)]
     pub(super) max_live: Limit<u32>,
 
     /// All runs of the tree, ever, the root included. A spawn beyond it is refused, and its caller goes on.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "1000", value_parser = number::<u64>, env = "ANABRANCH_MAX_RUNS",
-          hide_env_values = true)]
+    #[arg(long, value_name = "N", value_parser = number::<u64>, allow_negative_numbers = true,
+          default_value = "1000", env = "ANABRANCH_MAX_RUNS", hide_env_values = true)]
     pub(super) max_runs: Limit<u64>,
 
     /// Model turns of each run. A run that needs more is stopped, with what it has.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
-          env = "ANABRANCH_MAX_TURNS", hide_env_values = true)]
+    #[arg(long, value_name = "N", value_parser = number::<u64>, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_MAX_TURNS", hide_env_values = true)]
     pub(super) max_turns: Limit<u64>,
 
     /// Tool calls of each run. A run that needs more is stopped, with what it has.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
-          env = "ANABRANCH_MAX_TOOL_CALLS", hide_env_values = true)]
+    #[arg(long, value_name = "N", value_parser = number::<u64>, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_MAX_TOOL_CALLS", hide_env_values = true)]
     pub(super) max_tool_calls: Limit<u64>,
 
     /// Time of the whole tree, such as 90s, 5m or 1h30m. The root is stopped, its children are cancelled.
-    #[arg(long, allow_negative_numbers = true, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
-          env = "ANABRANCH_TIMEOUT", hide_env_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_TIMEOUT", hide_env_values = true)]
     pub(super) timeout: Limit<Duration>,
 
     /// Time without a message of a run or of any run below it, such as 30s. The run is stopped.
-    #[arg(long, allow_negative_numbers = true, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
-          env = "ANABRANCH_IDLE_TIMEOUT", hide_env_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_IDLE_TIMEOUT", hide_env_values = true)]
     pub(super) idle_timeout: Limit<Duration>,
 
     /// Tokens of the whole tree, input and output together. Runs are stopped, spawns refused.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
-          env = "ANABRANCH_BUDGET_TOKENS", hide_env_values = true)]
+    #[arg(long, value_name = "N", value_parser = number::<u64>, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_BUDGET_TOKENS", hide_env_values = true)]
     pub(super) budget_tokens: Limit<u64>,
 
     /// US dollars of the whole tree, as far as the model's prices are known. Runs are stopped, spawns refused.
-    #[arg(long, allow_negative_numbers = true, value_name = "USD", default_value = "unlimited", value_parser = money,
-          env = "ANABRANCH_BUDGET_USD", hide_env_values = true)]
+    #[arg(long, value_name = "USD", value_parser = money, allow_negative_numbers = true,
+          default_value = "unlimited", env = "ANABRANCH_BUDGET_USD", hide_env_values = true)]
     pub(super) budget_usd: Limit<f64>,
 }
 
