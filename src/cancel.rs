@@ -98,7 +98,6 @@ impl CancelToken {
     /// # Cancel safety
     ///
     /// Dropping it only ends the waiting.
-    #[must_use]
     pub fn wait(&self) -> WaitForCancellationFutureOwned {
         self.0.token.clone().cancelled_owned()
     }

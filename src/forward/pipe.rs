@@ -19,7 +19,7 @@ use crate::budget::{WhenFull, WorkPermit};
 use crate::cancel::Cancelled;
 use crate::context::{BackgroundPolicy, Birth, Entered, RunRecord};
 use crate::message::{Extra, Queued, Scope};
-use crate::outcome::{CancelledBy, FailureKind, LimitKind, SubAgentOutcome};
+use crate::outcome::{CancelledBy, FailureKind, SubAgentOutcome};
 use crate::stream::SubAgentStream;
 
 /// Messages between two looks at the scheduler's cooperative budget: at a tenth of a microsecond a message, a run that is always

@@ -114,10 +114,13 @@ pub struct Todo {
 
 /// Keys that this version does not know, in their order and byte for byte.
 #[derive(Clone, Default)]
-pub struct Extra(Option<Arc<[(Box<str>, Box<RawValue>)]>>);
+pub struct Extra(Option<Arc<[Entry]>>);
+
+/// A key and its JSON text.
+type Entry = (Box<str>, Box<RawValue>);
 
 impl Extra {
-    pub(super) fn new(entries: Vec<(Box<str>, Box<RawValue>)>) -> Self {
+    pub(super) fn new(entries: Vec<Entry>) -> Self {
         Self(if entries.is_empty() { None } else { Some(entries.into()) })
     }
 

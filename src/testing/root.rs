@@ -91,6 +91,7 @@ impl TestRoot {
     ///
     /// With everything that is wrong, and the timeline: see [`TestRoot::violations`].
     #[track_caller]
+    #[expect(clippy::must_use_candidate, reason = "most tests call it for what it checks")]
     pub fn finish(self) -> Vec<ProcessingMessage> {
         let log = self.log();
         refuse(&self.violations(), &log);

@@ -240,6 +240,7 @@ impl RunTree {
     }
 
     /// The children of a run in the order of their birth.
+    #[must_use]
     pub fn children<'a>(&'a self, node: &'a Node) -> impl DoubleEndedIterator<Item = &'a Node> {
         node.children.iter().filter_map(|at| self.nodes.get(*at))
     }
