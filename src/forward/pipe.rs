@@ -400,8 +400,9 @@ impl LiveRun {
         }
         self.begun = true;
         birth.commit();
-        record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
+        // Locked before others can find it: who closes a run takes its lock first and then those above.
         let mut state = record.lock();
+        record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
         let wakers =
             append(record, &mut state, crate::message::MessageBody::RunStarted(Arc::clone(&record.started)));
         drop(state);

@@ -125,9 +125,14 @@ impl Compaction {
         if let MessageBody::RunFinished(finished) = &body {
             run.finished = true;
             let subtree = finished.subtree_usage.or(finished.usage).unwrap_or_default();
-            let parent = run.origin.parent_run_id.clone();
-            if let Some(parent) = parent.and_then(|parent| self.runs.get_mut(&parent)) {
-                parent.children_usage.add(&subtree);
+            // As the core does: into the account of the nearest ancestor that has not ended.
+            let mut above = run.origin.parent_run_id.clone();
+            while let Some(run) = above.and_then(|above| self.runs.get_mut(&above)) {
+                if !run.finished {
+                    run.children_usage.add(&subtree);
+                    break;
+                }
+                above = run.origin.parent_run_id.clone();
             }
         }
         self.messages.push(ProcessingMessage::new(body).stamped(nesting));

@@ -43,6 +43,8 @@ pub struct Verifier {
     next_seq: Seq,
     last_seq: Seq,
     violations: Vec<Violation>,
+    /// What the runs that ended so far used.
+    used: Usage,
 }
 
 #[derive(Debug)]
@@ -171,8 +173,6 @@ impl Verifier {
             Some(parent) => {
                 if started.scope == Scope::Foreground {
                     parent.live_foreground += 1;
-                } else {
-                    parent.background_below = true;
                 }
                 if parent.origin.subtask_depth.saturating_add(1) != origin.subtask_depth {
                     let (above, below) = (parent.origin.subtask_depth, origin.subtask_depth);
@@ -192,8 +192,22 @@ impl Verifier {
                 }
             }
         }
+        if started.scope == Scope::Background {
+            self.mark_background_above(parent_id.clone());
+        }
         for (invariant, problem) in problems {
             self.violate(invariant, *seq, problem);
+        }
+    }
+
+    /// A background run may end after its parent, so what it used is in the account of whichever ancestor was live then.
+    fn mark_background_above(&mut self, parent: RunId) {
+        let mut next = Some(parent);
+        while let Some(run) = next.and_then(|above| self.runs.get_mut(&above)) {
+            if std::mem::replace(&mut run.background_below, true) {
+                return;
+            }
+            next = run.origin.parent_run_id.clone();
         }
     }
 
@@ -241,20 +255,22 @@ impl Verifier {
             if !covers(usage, &run.watch.usage) {
                 problems.push(("I20", format!("run {run_id} used less than its turns did")));
             }
+            self.used.add(usage);
+            // The root ends last, so its account is the whole tree's.
+            let is_root = run.origin.parent_run_id.is_none();
+            let sum = if is_root { self.used } else { usage.plus(&run.children_usage) };
             if let Some(subtree) = &finished.subtree_usage
-                && !run.background_below
-                && !same(subtree, &usage.plus(&run.children_usage))
+                && (is_root || !run.background_below)
+                && !same(subtree, &sum)
             {
                 problems
                     .push(("I20", format!("run {run_id}: the subtree's usage is not the sum of its runs'")));
             }
         }
         let subtree = finished.subtree_usage.or(finished.usage).unwrap_or_default();
-        let (scope, parent, background_below) =
-            (run.scope, run.origin.parent_run_id.clone(), run.background_below);
+        let (scope, parent) = (run.scope, run.origin.parent_run_id.clone());
         if let Some(parent) = parent.and_then(|parent| self.runs.get_mut(&parent)) {
             parent.children_usage.add(&subtree);
-            parent.background_below |= background_below;
             if scope == Scope::Foreground {
                 parent.live_foreground = parent.live_foreground.saturating_sub(1);
             }

@@ -302,6 +302,8 @@ async fn play(case: Case) {
         tokio::join!(run.as_mut(), ended);
     }
     drop(run);
+    // Tasks that drove runs of the tree need a moment to see that these are over, and to let go of what they queue for.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     if root.bus().is_ended() {
         for outsider in outsiders {
             let held = tokio::time::timeout(Duration::from_secs(30), outsider).await;
@@ -315,13 +317,10 @@ fn runtime(mut builder: tokio::runtime::Builder) -> tokio::runtime::Runtime {
     builder.enable_all().build().unwrap()
 }
 
+/// So many cases, or what `PROPTEST_CASES` says.
 fn cases(count: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases: count,
-        failure_persistence: None,
-        max_shrink_iters: 2000,
-        ..ProptestConfig::default()
-    }
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(count);
+    ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() }
 }
 
 proptest! {
