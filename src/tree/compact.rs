@@ -100,6 +100,18 @@ impl Compaction {
         self.append(&origin.run_id.clone(), message.body().clone(), *time);
     }
 
+    /// The open text of a run ends where the log does.
+    fn end_text(&mut self, run_id: &RunId, now: Timestamp) {
+        if let Some(run) = self.runs.get_mut(run_id)
+            && let Some(open) = &mut run.joinable
+            && let Some(MessageBody::Chunk(first)) = self.messages.get(open.at).map(ProcessingMessage::body)
+        {
+            open.is_joined = true;
+            let _ = run.watch.observe(&Chunk::end(first.thinking).into(), now);
+        }
+        self.write_text(run_id, true);
+    }
+
     /// The open text of a run is whole.
     fn write_text(&mut self, run_id: &RunId, done: bool) {
         let joinable = self.runs.get_mut(run_id).and_then(|run| run.joinable.take());
@@ -143,7 +155,7 @@ impl Compaction {
         let text = "interrupted: the log ends before the run does";
         let now = self.latest;
         for run_id in std::mem::take(&mut self.births).into_iter().rev() {
-            self.write_text(&run_id, false);
+            self.end_text(&run_id, now);
             let Some(run) = self.runs.get_mut(&run_id).filter(|run| !run.finished) else { continue };
             let mut closing = run.watch.close("interrupted", text, now);
             let counters = FinalCounters {

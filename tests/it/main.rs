@@ -36,3 +36,6 @@ mod house;
 
 // Random trees under random cancels and readers.
 mod random_trees;
+
+// Other situations of the catalogue that touch only these rooms.
+mod scenarios;
