@@ -412,10 +412,9 @@ impl LiveRun {
         if !ledger.has_permits() {
             return Phase::Running;
         }
-        if let Some(parent) = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground) {
-            parent.work.child_begins();
-        }
-        if let Some(permit) = ledger.try_permit() {
+        let parent = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground);
+        let handed = parent.and_then(|parent| parent.work.child_begins());
+        if let Some(permit) = handed.or_else(|| ledger.try_permit()) {
             record.work.start(permit);
             return Phase::Running;
         }
