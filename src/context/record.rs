@@ -118,6 +118,15 @@ impl RunRecord {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How much of its own budget the run has used, and how much there was, if it is used up.
+    pub(crate) fn over_budget(&self) -> Option<(f64, f64)> {
+        let state = self.lock();
+        match state.over? {
+            LimitKind::Cost => Some((state.watch.usage.cost_usd?, self.limits.cost_usd.bound()?)),
+            _ => Some((state.watch.usage.tokens() as f64, self.limits.tokens.bound()? as f64)),
+        }
+    }
+
     pub(crate) fn scope(&self) -> Scope {
         self.started.scope
     }

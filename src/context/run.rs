@@ -120,6 +120,9 @@ impl RunContext {
             return Err(cancelled.into());
         }
         let depth = enter_subagent_depth(self, &spec.noun)?;
+        if let Some((have, max)) = self.0.over_budget() {
+            return Err(Refusal { kind: RefusalKind::Budget, have, max, noun: spec.noun.to_string() }.into());
+        }
         let ledger = self.0.root.ledger();
         let reservation = ledger.reserve(&spec.noun)?;
         if ledger.limits().when_full == WhenFull::Refuse && ledger.free_permits() == Some(0) {

@@ -28,14 +28,11 @@ impl Work {
         }
     }
 
-    /// A foreground child begins: its parent waits, and gives its permit to whoever needs it, first of all that child.
-    pub(crate) fn child_begins(&self) {
+    /// A foreground child begins: its parent waits, and hands its permit to that child.
+    pub(crate) fn child_begins(&self) -> Option<WorkPermit> {
         let mut held = self.lock();
         held.children += 1;
-        let permit = held.permit.take();
-        drop(held);
-        // Dropped outside the lock, since it wakes whoever is next.
-        drop(permit);
+        held.permit.take()
     }
 
     /// A foreground child ended. True if it was the last one: then the run needs a permit to go on.

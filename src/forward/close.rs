@@ -61,13 +61,8 @@ fn close_locked(
         duration_ms: u64::try_from(now.since(state.first_time).as_millis()).unwrap_or(u64::MAX),
         late: state.late,
     };
-    // Before the append: from here on the log has this run's last word, and a message that comes meanwhile is late.
-    state.closed = true;
-    state.ended_outside = from_outside.then(|| outcome.clone());
-    let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
-    wakers.push(append(record, &mut state, terminal));
-    drop(state);
-    // A background run may end after its parent: then whoever is live above has its usage in its account.
+    // Inside this run's lock: whoever finds it closed finds its usage in the account above. A background run may end after its
+    // parent: then whoever is live above has it.
     for above in record.lineage().skip(1) {
         let mut above = above.lock();
         if !above.closed {
@@ -76,6 +71,12 @@ fn close_locked(
             break;
         }
     }
+    // Before the append: from here on the log has this run's last word, and a message that comes meanwhile is late.
+    state.closed = true;
+    state.ended_outside = from_outside.then(|| outcome.clone());
+    let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
+    wakers.push(append(record, &mut state, terminal));
+    drop(state);
     // The account of the parent is complete before it can see that it has no more live children.
     record.count_end();
     record.work.end();

@@ -402,8 +402,9 @@ impl LiveRun {
         }
         self.begun = true;
         birth.commit();
-        record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
+        // Locked before others can find it: who closes a run takes its lock first and then those above.
         let mut state = record.lock();
+        record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
         let wakers =
             append(record, &mut state, crate::message::MessageBody::RunStarted(Arc::clone(&record.started)));
         drop(state);
@@ -413,10 +414,9 @@ impl LiveRun {
         if !ledger.has_permits() {
             return Phase::Running;
         }
-        if let Some(parent) = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground) {
-            parent.work.child_begins();
-        }
-        if let Some(permit) = ledger.try_permit() {
+        let parent = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground);
+        let handed = parent.and_then(|parent| parent.work.child_begins());
+        if let Some(permit) = handed.or_else(|| ledger.try_permit()) {
             record.work.start(permit);
             return Phase::Running;
         }

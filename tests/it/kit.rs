@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch::budget::{Limit, TreeLimits};
 use anabranch::context::{Entered, Root, RootBuilder, RunContext, RunSpec};
 use anabranch::forward::{Forward, forward_subagent_stream};
-use anabranch::id::ToolCallId;
+use anabranch::id::{RunId, ToolCallId};
 use anabranch::message::{
     Extra, MessageBody, ProcessingMessage, RunFinished, ToolCallUpdate, ToolResultUpdate, TurnFinished,
 };
@@ -127,4 +127,22 @@ pub(crate) fn ends(log: &[ProcessingMessage]) -> Vec<(String, RunFinished)> {
             _ => None,
         })
         .collect()
+}
+
+/// A chain of runs, each below the one before: `root/a/b/c`, with `below` at its end.
+pub(crate) fn chain(
+    cx: RunContext,
+    titles: &'static [&'static str],
+    below: fn(RunContext) -> SubAgentStream,
+) -> SubAgentStream {
+    match titles.split_first() {
+        None => below(cx),
+        Some((title, rest)) => does(|_| async move { child(&cx, title, |cx| chain(cx, rest, below)).await }),
+    }
+}
+
+/// The id of the run of that title.
+pub(crate) fn id_of(root: &Root, title: &str) -> RunId {
+    let tree = root.snapshot();
+    tree.nodes().find(|node| node.title() == title).unwrap().origin.run_id.clone()
 }

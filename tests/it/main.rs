@@ -47,5 +47,21 @@ mod cli;
 
 // Each example, run.
 mod examples;
+
+// Cancellation of a whole tree: what it takes along, what it spares, what is left.
+mod cancel_tree;
+
 // The log and its readers: any number, any pace, from any point on.
 mod bus;
+
+// Limits: refused, queued or stopped, and every permit back.
+mod limits;
+
+// The order of the rooms and the habits that the compiler does not check.
+mod house;
+
+// Random trees under random cancels and readers.
+mod random_trees;
+
+// Other situations of the catalogue that touch only these rooms.
+mod scenarios;
