@@ -291,7 +291,12 @@ pub(crate) struct Wakers<'a> {
 impl Drop for Wakers<'_> {
     fn drop(&mut self) {
         let Some(bus) = self.bus else { return };
-        self.waiting.drain(..).for_each(Waker::wake);
+        for waker in self.waiting.drain(..) {
+            // A reader whose waker panics is an observer that panics: its own affair, also while a run is being dropped.
+            if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+                tracing::warn!("the waker of a subscriber panicked");
+            }
+        }
         // The room is given back, so that many who wait again and again allocate once.
         let mut log = bus.lock();
         if log.waiting.capacity() == 0 {

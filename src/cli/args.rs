@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::options::{duration, money, number, task, tool_name};
+use super::options::{duration, money, number, seed, task, tool_name};
 use crate::budget::Limit;
 
 /// Sub-agents that stream: every child is a stream with one outcome, live in one ordered event log.
@@ -97,7 +97,7 @@ pub(super) struct RunArgs {
     pub(super) tools: Vec<ToolSet>,
 
     /// Make ids and jitter reproducible [default: different each time].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
     pub(super) seed: Option<u64>,
 
     /// What happens to background runs when the root's own work has ended.
@@ -112,47 +112,47 @@ pub(super) struct RunArgs {
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitArgs {
     /// How deep runs may nest; the root is at 0. A run at the limit is not offered the tools that spawn.
-    #[arg(long, value_name = "N", default_value = "3", value_parser = number::<u32>, env = "ANABRANCH_MAX_DEPTH",
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "3", value_parser = number::<u32>, env = "ANABRANCH_MAX_DEPTH",
           hide_env_values = true)]
     pub(super) max_depth: Limit<u32>,
 
     /// Runs that work at once; one that waits for its children does not count. Others wait, shown as queued.
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u32>,
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u32>,
           env = "ANABRANCH_MAX_LIVE", hide_env_values = true)]
     pub(super) max_live: Limit<u32>,
 
     /// All runs of the tree, ever, the root included. A spawn beyond it is refused, and its caller goes on.
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = number::<u64>, env = "ANABRANCH_MAX_RUNS",
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "1000", value_parser = number::<u64>, env = "ANABRANCH_MAX_RUNS",
           hide_env_values = true)]
     pub(super) max_runs: Limit<u64>,
 
     /// Model turns of each run. A run that needs more is stopped, with what it has.
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
           env = "ANABRANCH_MAX_TURNS", hide_env_values = true)]
     pub(super) max_turns: Limit<u64>,
 
     /// Tool calls of each run. A run that needs more is stopped, with what it has.
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
           env = "ANABRANCH_MAX_TOOL_CALLS", hide_env_values = true)]
     pub(super) max_tool_calls: Limit<u64>,
 
     /// Time of the whole tree, such as 90s, 5m or 1h30m. The root is stopped, its children are cancelled.
-    #[arg(long, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
+    #[arg(long, allow_negative_numbers = true, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
           env = "ANABRANCH_TIMEOUT", hide_env_values = true)]
     pub(super) timeout: Limit<Duration>,
 
     /// Time without a message of a run or of any run below it, such as 30s. The run is stopped.
-    #[arg(long, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
+    #[arg(long, allow_negative_numbers = true, value_name = "DURATION", default_value = "unlimited", value_parser = duration,
           env = "ANABRANCH_IDLE_TIMEOUT", hide_env_values = true)]
     pub(super) idle_timeout: Limit<Duration>,
 
     /// Tokens of the whole tree, input and output together. Runs are stopped, spawns refused.
-    #[arg(long, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value = "unlimited", value_parser = number::<u64>,
           env = "ANABRANCH_BUDGET_TOKENS", hide_env_values = true)]
     pub(super) budget_tokens: Limit<u64>,
 
     /// US dollars of the whole tree, as far as the model's prices are known. Runs are stopped, spawns refused.
-    #[arg(long, value_name = "USD", default_value = "unlimited", value_parser = money,
+    #[arg(long, allow_negative_numbers = true, value_name = "USD", default_value = "unlimited", value_parser = money,
           env = "ANABRANCH_BUDGET_USD", hide_env_values = true)]
     pub(super) budget_usd: Limit<f64>,
 }

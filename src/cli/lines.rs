@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::live::sign;
 use super::output::write_result;
 use super::text::{count, duration, one_line, plural, several_lines};
 use crate::id::RunId;
@@ -224,7 +225,7 @@ fn started(body: &RunStarted) -> String {
 }
 
 fn finished(body: &RunFinished, node: &Node, now: Timestamp) -> String {
-    let sign = if body.ok { "✓" } else { "✗" };
+    let (sign, _) = sign(node.status);
     let span = body.duration_ms.map_or_else(|| now.since(node.first_time), Duration::from_millis);
     let mut line = format!("{sign} {} · {}", body.outcome, duration(span));
     if node.usage.tokens() > 0 {

@@ -37,6 +37,19 @@ pub(crate) struct RunOptions {
     pub(crate) limits: LimitArgs,
 }
 
+impl RunOptions {
+    /// The limit that leaves room for no run at all, not even the root, if there is one.
+    pub(crate) fn no_room(&self) -> Option<&'static str> {
+        let LimitArgs { max_runs, budget_tokens, budget_usd, .. } = &self.limits;
+        match (max_runs, budget_tokens, budget_usd) {
+            (Limit::At(0), _, _) => Some("--max-runs 0"),
+            (_, Limit::At(0), _) => Some("--budget-tokens 0"),
+            (_, _, Limit::At(amount)) if *amount <= 0.0 => Some("--budget-usd 0"),
+            _ => None,
+        }
+    }
+}
+
 /// Which model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModelChoice {
@@ -72,6 +85,14 @@ impl TryFrom<RunArgs> for RunOptions {
                 value: tool.clone(),
                 what: "the same tool is in --allow".into(),
                 fix: "name it in one of them only".into(),
+            });
+        }
+        if args.limits.max_live == Limit::At(0) {
+            return Err(UsageError {
+                flag: "--max-live",
+                value: "0".into(),
+                what: "every run would wait for ever".into(),
+                fix: "give at least 1, or 'unlimited'".into(),
             });
         }
         Ok(Self {
@@ -155,6 +176,11 @@ pub(super) fn number<T: FromStr>(text: &str) -> Result<Limit<T>, String> {
     }
     let fail = "not a whole number of that range; give one from 0 (none at all), or 'unlimited'";
     text.parse().map(Limit::At).map_err(|_| fail.to_owned())
+}
+
+/// Reads a seed.
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("not a seed; give a whole number from 0 to {}", u64::MAX))
 }
 
 /// Reads an amount of money or `unlimited`.

@@ -31,6 +31,10 @@ pub(super) fn run(options: RunOptions) -> ExitCode {
             return ExitStatus::Usage.into();
         }
     };
+    if let Some(limit) = options.no_room() {
+        complain(&mut io::stderr(), format_args!("stopped: {limit} leaves no room for a run"));
+        return ExitStatus::Stopped.into();
+    }
     let streams = Streams::of_process();
     let display = Display::of(options.output, streams);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -162,7 +166,12 @@ async fn go(
         return ExitStatus::Failed;
     }
     if let Some(error) = outcome.error_text() {
-        complain(&mut err, format_args!("{}: {error}", outcome.kind()));
+        let kind = outcome.kind();
+        // "cancelled by user" says it all.
+        match error.starts_with(kind.as_str()) {
+            true => complain(&mut err, error),
+            false => complain(&mut err, format_args!("{kind}: {error}")),
+        }
         if let Some(partial) = outcome.partial() {
             complain(&mut err, "what there was of a result:");
             let _ = write_result(&mut err, partial, true);

@@ -6,9 +6,10 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::StreamExt;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::lines::IndentedLines;
 use super::live::{FRAME, LiveTree};
@@ -21,6 +22,12 @@ use crate::forward::RootRun;
 use crate::message::ProcessingMessage;
 use crate::outcome::{CancelledBy, SubAgentOutcome};
 use crate::tree::Delivery;
+
+/// What the live tree says from a cancel on, until all runs have ended.
+const CANCELLING: &str = "cancelling; Ctrl-C ends it at once";
+
+/// A pause between two frames that only a process has that was stopped, or a machine that slept.
+const STOPPED: Duration = FRAME.saturating_mul(8);
 
 /// Where a run is shown.
 #[derive(Debug)]
@@ -88,6 +95,9 @@ impl Screen {
         let mut resumed = Resumed::listen();
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut latest = Instant::now();
+        let mut cancelled = std::pin::pin!(root.token().wait());
+        let mut is_cancelled = false;
         loop {
             let ended = std::future::poll_fn(|cx| {
                 while let Poll::Ready(delivery) = run.poll_next_unpin(cx) {
@@ -101,14 +111,22 @@ impl Screen {
             tokio::select! {
                 () = ended => break,
                 () = resumed.next() => tree.begin_anew(),
-                // What a stopped terminal has not taken yet is not heaped up.
-                _ = frames.tick(), if printed.is_ok() => if outlet.is_idle() {
-                    printed = tree.draw(root.clock().now()).map(drop);
+                () = &mut cancelled, if !is_cancelled => {
+                    is_cancelled = true;
+                    tree.note(CANCELLING);
+                }
+                now = frames.tick(), if printed.is_ok() => {
+                    // A process that was stopped first has to learn that it was: this is not its line any more.
+                    let was_stopped = now - std::mem::replace(&mut latest, now) > STOPPED;
+                    // What a stopped terminal has not taken yet is not heaped up.
+                    if !was_stopped && outlet.is_idle() {
+                        printed = tree.draw(root.clock().now()).map(drop);
+                    }
                     if printed.is_err() && self.display == Display::LiveOnStdout {
                         // Dropping the end only ends the waiting for it: the run is driven on here.
                         drop(root.cancel_all(CancelledBy::User));
                     }
-                },
+                }
             }
         }
         if printed.is_ok() {

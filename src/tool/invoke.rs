@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::context::ToolContext;
 use super::reply::ToolReply;
 use super::toolset::Entry;
-use super::traits::{Access, OnCancel};
+use super::traits::OnCancel;
 use crate::message::{cap_map, cap_text, cap_value};
 use crate::stream::panic_text;
 
@@ -43,11 +43,14 @@ pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx:
     };
     let run = cx.run().clone();
     let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| run.hold_grace());
-    // The run as a whole may be given time because of another call; this one is not. Runs below end by themselves.
-    let drops_at_once = grace.is_none() && entry.tool.access() != Access::Spawn;
     // A tool that panicked is not called again in this run: the run fails.
     let call = AssertUnwindSafe(async move { entry.tool.call(args, cx).await }).catch_unwind();
-    let ended = if drops_at_once { run.or_cancel(call).await } else { Ok(call.await) };
+    let mut call = std::pin::pin!(call);
+    // The run as a whole may be given time because of another call; this one is not, unless runs below are still ending.
+    let ended = match run.or_cancel(&mut call).await {
+        Err(_) if grace.is_some() || run.record().live_foreground() > 0 => Ok(call.await),
+        ended => ended,
+    };
     drop(grace);
     match ended {
         Ok(Ok(reply)) => Invoked { reply: capped(reply, cap), panicked: None },
@@ -57,7 +60,7 @@ pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx:
             Invoked { reply: capped(reply, cap), panicked: Some(text) }
         }
         Err(_) => {
-            let reply = ToolReply::error("cancelled", "The run was cancelled before this call ended.");
+            let reply = ToolReply::error("cancelled", "the run was cancelled before this call ended");
             Invoked { reply, panicked: None }
         }
     }

@@ -100,7 +100,8 @@ async fn a_panic_before_the_first_await_is_one_too() {
 
 #[tokio::test(start_paused = true)]
 async fn results_are_cut_to_the_cap_and_name_both_sizes() {
-    let replies: [(&str, fn() -> ToolReply); 4] = [
+    type Case = (&'static str, fn() -> ToolReply);
+    let replies: [Case; 4] = [
         ("text", || ToolReply::ok("x".repeat(5000))),
         ("list", || ToolReply::ok(json!(vec!["x"; 5000]))),
         ("object", || ToolReply::ok(json!({"lines": "x".repeat(5000), "count": 7}))),

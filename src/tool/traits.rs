@@ -59,7 +59,7 @@ pub enum Access {
 /// What happens to a running call when its run is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnCancel {
-    /// Its future is dropped at once.
+    /// Its future is dropped: at once, or, where runs that it started still end, when the run is.
     Drop,
     /// It may go on for the grace period, to end what must not be left half done; then it is dropped, and the run settles as
     /// `cancelled (forced)`.

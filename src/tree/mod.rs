@@ -1,7 +1,7 @@
 //! The tree: everything a watcher wants to know, derived from the log by one pure fold.
 //!
-//! [`RunTree`] takes messages and never fails: what does not fit is counted in [`Diagnostics`]. [`verify`] holds a log
-//! against the invariants; [`compact`] makes a shorter log that says the same.
+//! [`RunTree`] takes messages and never fails: what does not fit is counted in [`Diagnostics`]. [`verify()`] holds a log
+//! against the invariants; [`compact()`] makes a shorter log that says the same.
 
 #[cfg(test)]
 mod any_log_tests;

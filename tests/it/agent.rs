@@ -1,6 +1,7 @@
 //! The tool loop as a producer: what its log looks like, and how it ends under limits, cancels and broken models.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anabranch::agent::{ToolLoop, tool_loop::LoopConfig};
@@ -197,7 +198,7 @@ async fn a_model_that_keeps_failing_fails_the_run_with_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_structured_run_is_reminded_repaired_and_validated() {
+async fn c21_a_structured_run_is_reminded_repaired_and_validated() {
     let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
     let structured = |turns: Value| root(turns).agent(|agent| agent.output_schema(schema.clone()));
     let played = structured(json!([
@@ -255,6 +256,8 @@ async fn limits_of_a_run_stop_it_with_what_it_has() {
     for (limits, limit, turns, calls) in [
         (RunLimits { turns: Limit::At(3), ..default }, "turns", 3, 6),
         (RunLimits { turns: Limit::At(0), ..default }, "turns", 0, 0),
+        // More than the loop's own default, which is for whoever says nothing.
+        (RunLimits { turns: Limit::At(50), ..default }, "turns", 50, 100),
         (RunLimits { tool_calls: Limit::At(3), ..default }, "tool_calls", 2, 3),
         (RunLimits { tool_calls: Limit::At(0), ..default }, "tool_calls", 1, 0),
         (RunLimits { tokens: Limit::At(30), ..default }, "tokens", 2, 2),
@@ -354,6 +357,87 @@ async fn a_root_that_may_have_no_run_refuses() {
     let agent = Agent::with_producer(model, Arc::new(ToolLoop::default()));
     let outcome = agent.run(&root, "work").settle().await;
     assert!(matches!(outcome, SubAgentOutcome::Failed { kind: FailureKind::Refused, .. }));
+}
+
+/// A model that never answers and knows how many of its calls are open.
+#[derive(Default)]
+struct Silent {
+    open: Arc<AtomicUsize>,
+}
+
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl ChatModel for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn chat(&self, request: ChatRequest) -> ChatStream {
+        if request.run.depth < 2 {
+            let call = ChatEvent::ToolCallStart { index: 0, id: String::new(), name: "chaos_spawn".into() };
+            let args = ChatEvent::ToolCallArgs { index: 0, delta: r#"{"count":3,"prompt":"p"}"#.into() };
+            let end = ChatEvent::End { stop_reason: StopReason::ToolCalls, usage: None };
+            return Box::pin(futures::stream::iter([call, args, end].map(Ok)));
+        }
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let open = Open(Arc::clone(&self.open));
+        Box::pin(futures::stream::poll_fn(move |_| {
+            let _ = &open;
+            std::task::Poll::Pending
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ax4_c54_when_a_cancel_has_ended_nothing_below_works_any_more() {
+    let open = Arc::new(AtomicUsize::new(0));
+    let agent = Agent::new(Silent { open: Arc::clone(&open) }).tools(all_tools());
+    let test = TestRoot::new();
+    let root = test.root().clone();
+    let run = tokio::spawn(agent.run(&root, "work").settle());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((open.load(Ordering::SeqCst), root.live_runs()), (9, 13));
+    let middle =
+        root.snapshot().children(root.snapshot().root().unwrap()).next().unwrap().origin.run_id.clone();
+    assert_eq!(root.cancel(&middle, CancelledBy::User).unwrap().await, 4);
+    assert_eq!((open.load(Ordering::SeqCst), root.live_runs()), (6, 9));
+    let said = test.log().len();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(test.log().len(), said);
+    assert_eq!(root.cancel_all(CancelledBy::User).await, 9);
+    assert_eq!((open.load(Ordering::SeqCst), root.live_runs()), (0, 0));
+    assert!(matches!(
+        run.await.unwrap(),
+        SubAgentOutcome::Cancelled { by: CancelledBy::User, forced: false, .. }
+    ));
+    test.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_host_says_reaches_the_model_and_the_log() {
+    let played = root(json!([calls("chaos_sleep", json!({ "ms": 1 })), says("unused")]))
+        .agent(|agent| agent.named("reviewer").system_prompt("Be brief.").max_turns(1))
+        .play()
+        .await;
+    let request = &played.model.requests()[0];
+    assert_eq!(
+        (request.system.as_deref(), &*request.run.agent, &*request.run.prompt),
+        (Some("Be brief."), "reviewer", "work")
+    );
+    assert_eq!(
+        (request.run.depth, request.call, request.run.run_id == *played.tree().root_run_id().unwrap()),
+        (0, 0, true)
+    );
+    let MessageBody::RunStarted(started) = played.log[0].body() else { panic!() };
+    assert_eq!((&*started.agent, &*started.task, &*started.producer), ("reviewer", "work", "tool_loop"));
+    assert_eq!(started.model.as_deref(), Some("script:test.json"));
+    assert_eq!(played.end_of("root"), "stopped (turns)");
 }
 
 /// A provider that sends whole messages only, or both deltas and the whole.

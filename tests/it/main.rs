@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::needless_pass_by_value,
+    clippy::type_complexity,
     unreachable_pub,
     reason = "all of this crate is tests: a failed expectation is to end one"
 )]
@@ -16,8 +17,12 @@ mod kit;
 // The pipe: order, abort, the gate of depth, reproducibility.
 mod pipe;
 
-// Each example, run.
-mod examples;
+// Settlement: exactly one terminal, whatever a producer does.
+mod settle;
+
+// Cancellation: it reaches all below, ends, and says by whom.
+mod cancel;
+
 // What the tests of agents share: a scripted model that keeps its requests, on a root for tests.
 mod stage;
 
@@ -35,5 +40,8 @@ mod scenarios_agent;
 
 // The same for limits, permits and deadlines.
 mod scenarios_limits;
-// Settlement: exactly one terminal, whatever a producer does.
-mod settle;
+
+// Each example, run.
+mod examples;
+// The log and its readers: any number, any pace, from any point on.
+mod bus;

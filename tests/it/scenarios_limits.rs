@@ -242,7 +242,7 @@ async fn c53_the_first_message_of_a_child_is_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_of_the_root_ends_its_children_as_its_own() {
+async fn ax5_a_deadline_of_the_root_ends_its_children_as_its_own() {
     let agents = json!([
         { "when": { "depth": 0 }, "turns": [delegates(&["a"]), says("done")] },
         { "turns": [{ "text": "so far", "hang": true }] },

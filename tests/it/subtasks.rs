@@ -1,10 +1,12 @@
 //! `run_subtask` and `run_search` by the acceptance criteria of the original core.
 
+use std::sync::Arc;
+
 use anabranch::agent::{RunSearch, RunSubtask, SEARCH_TOOLS};
 use anabranch::budget::{Limit, TreeLimits};
 use anabranch::message::MessageBody;
 use anabranch::outcome::{LimitKind, SubAgentOutcome};
-use anabranch::tool::{Access, ToolReply, Toolset, tool_fn};
+use anabranch::tool::{Access, SubAgentRun, SubAgentTool, ToolReply, Toolset, tool_fn};
 use serde_json::{Map, Value, json};
 
 use crate::stage::{Played, Stage, all_tools, calls, delegates, results};
@@ -348,4 +350,71 @@ async fn a_search_has_its_turns_and_a_thorough_one_twice_as_many() {
         let result = result(&played);
         assert_eq!((&result["error"], &result["query"]), (&json!("search_failed"), &json!("x")));
     }
+}
+
+/// C05: names and labels repeat on every level; the tree comes from the log alone, which is also what a test's end compares.
+#[tokio::test(start_paused = true)]
+async fn c05_three_levels_with_the_same_names() {
+    let agents = json!([
+        { "when": { "depth": 3 }, "turns": [{ "delay_ms": 5, "text": "deep" }] },
+        { "turns": [delegates(&["same", "same"]), { "text": "up" }] },
+    ]);
+    let played = Stage::new(agents).play().await;
+    let tree = played.tree();
+    assert_eq!((tree.len(), tree.settled()), (15, 15));
+    for node in tree.nodes() {
+        let below = if node.origin.subtask_depth == 3 { 0 } else { 2 };
+        assert_eq!(tree.children(node).count(), below);
+        assert_eq!(tree.path(&node.origin.run_id).len() as u32, node.origin.subtask_depth + 1);
+        for child in tree.children(node) {
+            assert_eq!(child.origin.parent_run_id.as_ref(), Some(&node.origin.run_id));
+        }
+    }
+}
+
+/// A delegation that asks for a value.
+struct Counts;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct What {
+    what: String,
+}
+
+impl SubAgentTool for Counts {
+    type Params = What;
+
+    fn name(&self) -> &str {
+        "count"
+    }
+
+    fn description(&self) -> &str {
+        "Counts."
+    }
+
+    fn build_run(&self, params: What) -> Result<SubAgentRun, ToolReply> {
+        let mut run = SubAgentRun::new("counter", format!("Count {}.", params.what));
+        run.output_schema = Some(Arc::new(json!({"type": "object", "required": ["n"],
+            "properties": {"n": {"type": "integer"}, "error": {"type": "string"}}})));
+        Ok(run)
+    }
+
+    fn child_tools(&self, _: &Toolset) -> Toolset {
+        Toolset::new()
+    }
+}
+
+/// C21: the repair is the child's own matter; the parent gets the value once.
+#[tokio::test(start_paused = true)]
+async fn c21_a_structured_child_repairs_its_answer_by_itself() {
+    let agents = json!([
+        { "when": { "depth": 0 }, "turns": [calls("count", json!({ "what": "files" })), { "text": "done" }] },
+        { "turns": [{ "text": "```json\n{\"n\": \"four\"}\n```" }, { "text": "{\"n\": 4, \"error\": \"a legal value\"}" }] },
+    ]);
+    let tools = Toolset::new().with_sub_agent(Counts).unwrap();
+    let played = Stage::new(agents).tools(tools).play().await;
+    assert_eq!(result(&played), json!({"n": 4, "error": "a legal value"}));
+    assert_eq!(results(&played.model.of("work")[1]).len(), 1);
+    let lines = played.timeline();
+    assert!(lines.contains("root result 0 ok {\"n\":4,\"error\":\"a legal value\"}\n"), "{lines}");
+    assert_eq!(played.model.of("counter").len(), 2);
 }

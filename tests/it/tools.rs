@@ -205,7 +205,7 @@ async fn only_the_call_that_needs_time_is_given_it() {
         "root turn 1 tool_calls",
         "root call 0 steps {}",
         "root call 1 chaos_busy {\"ms\":120}",
-        "root result 0 error {\"error\":\"cancelled\",\"message\":\"The run was cancelled before this call ended.\"}",
+        "root result 0 error {\"error\":\"cancelled\",\"message\":\"the run was cancelled before this call ended\"}",
         "root result 1 ok {\"result\":\"was busy for 120 ms\"}",
         "root cancelled by user",
     ]);
@@ -335,4 +335,37 @@ async fn a_tool_may_drive_a_producer_of_its_own() {
         .await;
     assert_eq!(played.end_of("root/plan"), "failed (step): no plan, partial \"planning\"");
     assert_eq!(results(&played.model.requests()[1]), ["no plan"]);
+}
+
+/// A child that needs the grace period gets it, whatever kind of tool runs it.
+#[tokio::test]
+async fn a_child_of_a_plain_tool_is_given_its_time() {
+    use anabranch::tool::{Job, Producer};
+    use anabranch::{RunSpec, forward_subagent_stream};
+    let tool =
+        tool_fn("own", "Delegates in its own way.", |_: Map<String, Value>, cx: ToolContext| async move {
+            let spec = RunSpec::new("own", "busy").titled("own").called_by(Some(cx.call_id().clone()));
+            let Ok(entered) = cx.run().enter(spec) else { return ToolReply::error("refused", "refused") };
+            let job = Job::new("busy", cx.tools().clone(), Arc::clone(cx.runtime()));
+            let stream = anabranch::agent::ToolLoop::default().produce(job, entered.context());
+            ToolReply::ok(forward_subagent_stream(stream, entered).await.error_text().unwrap_or_default())
+        });
+    let agents = json!([
+        { "when": { "depth": 0 }, "turns": [calls("own", json!({}))] },
+        { "turns": [calls("chaos_busy", json!({ "ms": 60 }))] },
+    ]);
+    let played =
+        Stage::new(agents).tools(all_tools().with(tool).unwrap()).cancel_when(is_call("chaos_busy")).await;
+    played.is(&[
+        "root started",
+        "root turn 1 tool_calls",
+        "root call 0 own {}",
+        "root/own started",
+        "root/own turn 1 tool_calls",
+        "root/own call 0 chaos_busy {\"ms\":60}",
+        "root/own result 0 ok {\"result\":\"was busy for 60 ms\"}",
+        "root/own cancelled by parent",
+        "root result 0 ok {\"result\":\"cancelled by parent\"}",
+        "root cancelled by user",
+    ]);
 }

@@ -44,10 +44,8 @@ impl Producer for ToolLoop {
 
     fn produce(&self, job: Job, cx: RunContext) -> SubAgentStream {
         let mut config = self.config.clone();
-        config.max_turns = job.max_turns.unwrap_or(config.max_turns);
-        if let Some(turns) = cx.limits().turns.bound() {
-            config.max_turns = config.max_turns.min(turns);
-        }
+        let said = [job.max_turns, cx.limits().turns.bound()];
+        config.max_turns = said.into_iter().flatten().min().unwrap_or(config.max_turns);
         if let Some(schema) = &job.output_schema {
             match Schema::compile(Arc::clone(schema), "the result") {
                 Ok(schema) => config.schema = Some(schema),

@@ -64,7 +64,7 @@ pub struct PlannedCall {
 /// The bounds of a loop.
 #[derive(Debug, Clone)]
 pub struct LoopConfig {
-    /// Model turns. Default 20, as in the original core.
+    /// Model turns, where neither the job nor the limits of the run say how many. Default 20, as in the original core.
     pub max_turns: u64,
     /// How often a model call is tried that fails before it says anything. Default 3.
     pub max_attempts: u32,
@@ -239,10 +239,10 @@ impl Machine {
     fn plan(&mut self, turn: Turn, cut: Option<&str>) -> Action {
         let last = turn.calls.len().saturating_sub(1);
         let mut planned = Vec::with_capacity(turn.calls.len());
-        for (place, call) in turn.calls.into_iter().enumerate() {
+        for (place, call) in turn.calls.iter().enumerate() {
             // Only the last call can be cut by the output limit; where the stream broke off, none is known to be whole.
             let is_cut = cut.is_some_and(|reason| reason == "missing" || place == last);
-            planned.push(self.plan_call(&call, is_cut));
+            planned.push(self.plan_call(call, is_cut));
         }
         let requests = planned.iter().map(|call| ToolRequest {
             id: call.id.clone(),

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use ratatui::layout::{Rect, Size};
-use ratatui::text::Text;
+use ratatui::style::{Color, Style};
+use ratatui::text::{Span, Text};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::super::text::several_lines;
@@ -39,6 +40,7 @@ pub struct LiveTree<W: Write> {
     resized: Option<Timestamp>,
     screen: Size,
     height: u16,
+    note: Option<String>,
 }
 
 impl<W: Write> LiveTree<W> {
@@ -67,6 +69,7 @@ impl<W: Write> LiveTree<W> {
             resized: None,
             screen: Size::ZERO,
             height: 0,
+            note: None,
         })
     }
 
@@ -109,7 +112,10 @@ impl<W: Write> LiveTree<W> {
         let screen = self.terminal.backend().measure();
         // The line below the drawing is where the cursor rests.
         let room = Size { width: screen.width, height: screen.height.saturating_sub(1) };
-        let lines = lines(&self.tree, now, room);
+        let mut lines = lines(&self.tree, now, room);
+        if let (Some(note), Some(totals)) = (&self.note, lines.last_mut()) {
+            totals.spans.insert(0, Span::styled(format!("{note} · "), Style::new().fg(Color::Yellow)));
+        }
         let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(room.height);
         if screen != self.screen && self.painted.is_some() {
             self.resized = Some(now);
@@ -142,6 +148,12 @@ impl<W: Write> LiveTree<W> {
             (self.height, self.drawn) = (0, None);
         }
         Ok(())
+    }
+
+    /// Says something in front of the totals from now on.
+    pub fn note(&mut self, note: &str) {
+        self.note = Some(note.to_owned());
+        self.dirty = true;
     }
 
     /// Leaves the last frame where it is; the next one is drawn where the cursor is then. For a process that was stopped

@@ -13,5 +13,6 @@ mod whole;
 pub use inline::InlineBackend;
 pub use live_tree::{FRAME, LiveTree};
 pub use paint::write_lines;
+pub(super) use row::sign;
 pub use view::lines;
 pub use whole::final_lines;

@@ -17,7 +17,7 @@ const TITLE: usize = 16;
 pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);
 
 /// A run's sign and its colour. Where the colour is lost, the sign tells.
-pub(super) fn sign(status: Status) -> (&'static str, Style) {
+pub(crate) fn sign(status: Status) -> (&'static str, Style) {
     let colour = |colour| Style::new().fg(colour);
     match status {
         Status::Unseen => ("·", DIM),
