@@ -1,6 +1,7 @@
 //! Identities: of runs, of tool calls, and positions in a log.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +22,8 @@ pub struct RunId(Repr);
 /// The canonical form and the text form of the same id never coexist: parsing decides for both.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Repr {
-    Canonical(u128),
+    /// High and low half: as one number it would be aligned to 16 bytes and make every id a word larger.
+    Canonical(u64, u64),
     Text(Arc<str>),
 }
 
@@ -33,7 +35,8 @@ impl RunId {
             let mut buffer = Uuid::encode_buffer();
             // Other spellings of the same UUID stay text: writing them back must give the same bytes.
             if uuid.hyphenated().encode_lower(&mut buffer) == text {
-                return Self(Repr::Canonical(uuid.as_u128()));
+                let (high, low) = uuid.as_u64_pair();
+                return Self(Repr::Canonical(high, low));
             }
         }
         Self(Repr::Text(text.into()))
@@ -57,9 +60,9 @@ impl From<&str> for RunId {
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Repr::Canonical(bits) => {
+            Repr::Canonical(high, low) => {
                 let mut buffer = Uuid::encode_buffer();
-                f.write_str(Uuid::from_u128(*bits).hyphenated().encode_lower(&mut buffer))
+                f.write_str(Uuid::from_u64_pair(*high, *low).hyphenated().encode_lower(&mut buffer))
             }
             Repr::Text(text) => f.write_str(text),
         }
@@ -75,9 +78,10 @@ impl fmt::Debug for RunId {
 impl Serialize for RunId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Repr::Canonical(bits) => {
+            Repr::Canonical(high, low) => {
                 let mut buffer = Uuid::encode_buffer();
-                serializer.serialize_str(Uuid::from_u128(*bits).hyphenated().encode_lower(&mut buffer))
+                serializer
+                    .serialize_str(Uuid::from_u64_pair(*high, *low).hyphenated().encode_lower(&mut buffer))
             }
             Repr::Text(text) => serializer.serialize_str(text),
         }
@@ -163,17 +167,16 @@ impl IdMint {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         // A seeded mint counts in the time field too, so that ids still sort by birth.
         let millis = if self.reproducible { count >> 12 } else { unix_millis };
-        let time = u128::from(millis & 0xFFFF_FFFF_FFFF) << 80;
-        let order = u128::from(count & 0xFFF) << 64;
-        let tail = u128::from(mix(self.seed.wrapping_add(count)) >> 2);
-        RunId(Repr::Canonical(time | 0x7000 << 64 | order | 1 << 63 | tail))
+        let high = (millis & 0xFFFF_FFFF_FFFF) << 16 | 0x7000 | count & 0xFFF;
+        let low = 1 << 63 | mix(self.seed.wrapping_add(count)) >> 2;
+        RunId(Repr::Canonical(high, low))
     }
 
     /// Whether this mint made an id: then its run was born in this process. Inverts the bijection, so nothing is remembered.
     #[must_use]
     pub fn minted(&self, id: &RunId) -> bool {
-        let Repr::Canonical(bits) = id.0 else { return false };
-        let (order, tail) = ((bits >> 64) as u64 & 0xFFF, bits as u64 & (u64::MAX >> 2));
+        let Repr::Canonical(high, low) = id.0 else { return false };
+        let (order, tail) = (high & 0xFFF, low & (u64::MAX >> 2));
         // Two bits of the tail gave way to the version: one of four values was the one.
         (0..4).any(|lost| {
             let count = unmix(tail << 2 | lost).wrapping_sub(self.seed);
@@ -191,6 +194,29 @@ impl IdMint {
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const FIRST: u64 = 0xBF58_476D_1CE4_E5B9;
 const SECOND: u64 = 0x94D0_49BB_1331_11EB;
+
+/// A fast hash for maps whose ids were all minted by one [`IdMint`]: nobody chooses them so that they collide.
+#[derive(Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // As rustc's own hasher: a rotation, so that both halves count, and a multiplier that spreads them upwards.
+        self.0 = (self.0.rotate_left(26) ^ word).wrapping_mul(0xF135_7AEA_2E62_A9C5);
+    }
+
+    fn write_isize(&mut self, _discriminant: isize) {}
+}
 
 /// One step of the SplitMix64 generator (Steele, Lea, Flood 2014): a bijection that spreads every bit.
 fn mix(value: u64) -> u64 {

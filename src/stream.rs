@@ -41,8 +41,8 @@ use crate::outcome::{FailureKind, StepReport, SubAgentOutcome, settle_step_resul
 #[must_use = "a sub-agent does nothing until it is polled"]
 pub struct SubAgentStream {
     producer: Option<Pin<Box<dyn Producer>>>,
-    declared: Option<SubAgentOutcome>,
-    step_settlement: Option<SubAgentOutcome>,
+    /// Before the end what the last step result that settles says, then the outcome.
+    settlement: Option<SubAgentOutcome>,
     has_schema: bool,
 }
 
@@ -80,7 +80,7 @@ impl SubAgentStream {
 
     /// A sub-agent that has already settled.
     pub fn settled(outcome: SubAgentOutcome) -> Self {
-        Self { producer: None, declared: Some(outcome), step_settlement: None, has_schema: false }
+        Self { producer: None, settlement: Some(outcome), has_schema: false }
     }
 
     /// Builds a sub-agent; a builder that fails or panics gives one that settles as failed.
@@ -94,7 +94,7 @@ impl SubAgentStream {
     }
 
     fn of(producer: impl Producer + 'static) -> Self {
-        Self { producer: Some(Box::pin(producer)), declared: None, step_settlement: None, has_schema: false }
+        Self { producer: Some(Box::pin(producer)), settlement: None, has_schema: false }
     }
 
     /// Says that a schema was asked for: then a step result with an `error` key is an ordinary value.
@@ -108,7 +108,7 @@ impl SubAgentStream {
     /// An outcome that the producer declares counts; otherwise its last `step_result` that settles; otherwise it has vanished.
     #[must_use]
     pub fn outcome(&self) -> Option<&SubAgentOutcome> {
-        if self.producer.is_some() { None } else { self.declared.as_ref() }
+        if self.producer.is_some() { None } else { self.settlement.as_ref() }
     }
 
     /// Drains the messages and returns the outcome.
@@ -124,13 +124,13 @@ impl SubAgentStream {
     /// The outcome of a stream that has ended; of one that has not, what its end would be if it came now.
     pub(crate) fn into_outcome(mut self) -> SubAgentOutcome {
         self.end(None);
-        self.declared.unwrap_or_else(vanished)
+        self.settlement.unwrap_or_else(vanished)
     }
 
     fn end(&mut self, declared: Option<SubAgentOutcome>) {
         self.producer = None;
-        if self.declared.is_none() {
-            self.declared = Some(declared.or(self.step_settlement.take()).unwrap_or_else(vanished));
+        if declared.is_some() || self.settlement.is_none() {
+            self.settlement = Some(declared.unwrap_or_else(vanished));
         }
     }
 }
@@ -148,9 +148,10 @@ impl Stream for SubAgentStream {
             Step::Message(message) => {
                 if let MessageBody::StepResult(step) = message.body() {
                     let report = StepReport { error: step.error.as_deref(), result: Some(&step.result) };
-                    let settlement = settle_step_result(report, self.has_schema);
                     // The last one that settles counts; one that does not settle clears nothing.
-                    self.step_settlement = settlement.or(self.step_settlement.take());
+                    if let Some(settlement) = settle_step_result(report, self.has_schema) {
+                        self.settlement = Some(settlement);
+                    }
                 }
                 Poll::Ready(Some(message))
             }
@@ -355,7 +356,8 @@ struct Generator<Fut> {
     driver: Option<Waker>,
     #[pin]
     work: Fut,
-    ended: Option<SubAgentOutcome>,
+    /// The outcome, where messages are still to go out before it. Boxed, since that is seldom.
+    ended: Option<Box<SubAgentOutcome>>,
 }
 
 #[pinned_drop]
@@ -376,18 +378,24 @@ where
             *this.driver = Some(cx.waker().clone());
             this.slot.lock().driver = Some(cx.waker().clone());
         }
-        if this.ended.is_none()
-            && let Poll::Ready(outcome) = this.work.poll(cx)
-        {
-            *this.ended = Some(outcome.into());
-        }
-        if let Some(message) = this.slot.take() {
-            return Poll::Ready(Step::Message(message));
+        if this.ended.is_none() {
+            match this.work.poll(cx) {
+                Poll::Pending => {
+                    return this.slot.take().map(Step::Message).map_or(Poll::Pending, Poll::Ready);
+                }
+                Poll::Ready(outcome) => match this.slot.take() {
+                    None => return Poll::Ready(Step::End(Some(outcome.into()))),
+                    Some(message) => {
+                        *this.ended = Some(Box::new(outcome.into()));
+                        return Poll::Ready(Step::Message(message));
+                    }
+                },
+            }
         }
         // The outcome is held until every message that was put is out.
-        match this.ended.take() {
-            Some(outcome) => Poll::Ready(Step::End(Some(outcome))),
-            None => Poll::Pending,
+        match this.slot.take() {
+            Some(message) => Poll::Ready(Step::Message(message)),
+            None => Poll::Ready(Step::End(this.ended.take().map(|outcome| *outcome))),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use super::journal::Journal;
 use super::subscription::{BATCH, From, Subscription};
+use super::window::Window;
 use crate::clock::Clock;
 use crate::id::Seq;
 use crate::message::{MessageBody, Nesting, Origin, ProcessingMessage, Timestamp};
@@ -42,10 +43,9 @@ pub struct EventBus {
 
 #[derive(Debug)]
 struct Log {
-    retained: VecDeque<ProcessingMessage>,
-    first_seq: Seq,
+    retained: Window,
     bytes: usize,
-    /// The tree of everything before `first_seq`.
+    /// The tree of everything before what is retained.
     base: Arc<RunTree>,
     ended: bool,
     waiting: Vec<Waker>,
@@ -61,10 +61,6 @@ pub(super) struct Place {
 }
 
 impl Log {
-    fn next_seq(&self) -> Seq {
-        self.first_seq + self.retained.len() as Seq
-    }
-
     /// Leaves a subscription's waker, once: where it still waits, the waker is renewed.
     fn wait(&mut self, place: &mut Option<Place>, waker: &Waker) {
         let standing = place.filter(|place| place.round == self.rounds);
@@ -80,8 +76,7 @@ impl Log {
 impl EventBus {
     pub(crate) fn new(clock: Clock, retain: Retain, journal: Option<Arc<dyn Journal>>) -> Self {
         let log = Log {
-            retained: VecDeque::new(),
-            first_seq: 0,
+            retained: Window::default(),
             bytes: 0,
             base: Arc::new(RunTree::new()),
             ended: false,
@@ -145,15 +140,15 @@ impl EventBus {
     #[inline]
     fn push(&self, log: &mut Log, body: MessageBody, bytes: usize, mut nesting: Nesting) {
         let is_end = matches!(body, MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
-        nesting.seq = log.next_seq();
+        nesting.seq = log.retained.next_seq();
         let message = ProcessingMessage::new(body).stamped(nesting);
         // A panic here would leave a hole in the log, and one in a drop would end the process.
         if let Some(journal) = &self.journal
             && catch_unwind(AssertUnwindSafe(|| journal.record(&message))).is_err()
         {
-            tracing::error!(seq = log.next_seq(), "the journal panicked; it may lack this message");
+            tracing::error!(seq = log.retained.next_seq(), "the journal panicked; it may lack this message");
         }
-        log.retained.push_back(message);
+        log.retained.push(message);
         log.bytes += bytes;
         log.ended |= is_end;
         if log.retained.len() > self.retain.messages || log.bytes > self.retain.bytes {
@@ -166,12 +161,11 @@ impl EventBus {
     fn evict(&self, log: &mut Log) {
         let keep = self.retain.messages.saturating_sub(self.retain.messages / 16);
         let keep_bytes = self.retain.bytes.saturating_sub(self.retain.bytes / 16);
-        let Log { retained, first_seq, bytes, base, .. } = log;
+        let Log { retained, bytes, base, .. } = log;
         let base = Arc::make_mut(base);
         while retained.len() > keep.max(1) || *bytes > keep_bytes && retained.len() > 1 {
-            let Some(message) = retained.pop_front() else { return };
+            let Some(message) = retained.pop() else { return };
             *bytes = bytes.saturating_sub(message.body().approx_bytes());
-            *first_seq += 1;
             base.apply_message(&message);
         }
     }
@@ -227,13 +221,12 @@ impl EventBus {
         waiter: Option<(&mut Option<Place>, &Waker)>,
     ) -> Read {
         let mut log = self.lock();
-        if cursor < log.first_seq {
+        let first_seq = log.retained.first_seq();
+        if cursor < first_seq {
             let snapshot = Arc::clone(&log.base);
-            return Read::Gap(Gap { from_seq: cursor, to_seq: log.first_seq - 1, snapshot });
+            return Read::Gap(Gap { from_seq: cursor, to_seq: first_seq - 1, snapshot });
         }
-        let skip = usize::try_from(cursor - log.first_seq).unwrap_or(usize::MAX).min(log.retained.len());
-        let end = skip.saturating_add(BATCH).min(log.retained.len());
-        batch.extend(log.retained.range(skip..end).cloned());
+        log.retained.read(cursor, BATCH, batch);
         if !batch.is_empty() {
             return Read::Messages;
         }
@@ -262,7 +255,7 @@ impl EventBus {
     /// The `seq` that comes next.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
-        self.lock().next_seq()
+        self.lock().retained.next_seq()
     }
 
     /// Whether the root's terminal is in the log.

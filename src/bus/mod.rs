@@ -6,6 +6,7 @@
 mod journal;
 mod log;
 mod subscription;
+mod window;
 
 pub use journal::{Journal, MemoryJournal};
 pub(crate) use log::Wakers;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::budget::{Ledger, Refusal, RefusalKind, RunLimits, TreeLimits};
 use crate::bus::{EventBus, From, Journal, Retain, Subscription};
 use crate::cancel::CancelToken;
 use crate::clock::Clock;
-use crate::id::{IdMint, RunId};
+use crate::id::{IdHasher, IdMint, RunId};
 use crate::message::{Extra, Origin, RunStarted};
 use crate::outcome::Usage;
 use crate::tree::RunTree;
@@ -36,10 +37,13 @@ struct Inner {
     has_run: AtomicBool,
     late: AtomicU64,
     /// All live runs by id, for whoever wants to cancel one or to wait for a subtree. Taken alone, for one step.
-    live: Mutex<HashMap<RunId, Arc<RunRecord>>>,
+    live: Mutex<LiveRuns>,
     /// Rung whenever a run ends.
     pub(crate) ended: Notify,
 }
+
+/// Hashed with less care than usual: all ids in it were minted here, and their last half is random.
+pub(crate) type LiveRuns = HashMap<RunId, Arc<RunRecord>, BuildHasherDefault<IdHasher>>;
 
 /// What happens to background runs when the root's own work has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -245,18 +249,27 @@ impl Root {
         &self.0.ended
     }
 
-    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<RunId, Arc<RunRecord>>> {
+    pub(crate) fn live(&self) -> MutexGuard<'_, LiveRuns> {
         self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Live runs of the subtree of `top`, itself included, deepest first.
+    /// Live runs of the subtree of `top`, itself included, in no order.
     pub(crate) fn live_subtree(&self, top: &Arc<RunRecord>) -> Vec<Arc<RunRecord>> {
-        let mut runs: Vec<Arc<RunRecord>> = {
-            let live = self.live();
-            live.values().filter(|run| run.lineage().any(|above| Arc::ptr_eq(above, top))).cloned().collect()
+        let live = self.live();
+        let is_below = |run: &&Arc<RunRecord>| {
+            top.parent.is_none() || run.lineage().any(|above| Arc::ptr_eq(above, top))
         };
-        runs.sort_by_key(|run| std::cmp::Reverse(run.origin.subtask_depth));
-        runs
+        live.values().filter(is_below).cloned().collect()
+    }
+
+    /// The same, deepest first, and of those at one depth the eldest first.
+    pub(crate) fn live_subtree_upwards(&self, top: &Arc<RunRecord>) -> Vec<Arc<RunRecord>> {
+        let runs = self.live_subtree(top);
+        // With the keys beside them, so that sorting does not touch each run again and again.
+        let key = |run: &RunRecord| (std::cmp::Reverse(run.origin.subtask_depth), run.origin.run_id.clone());
+        let mut runs: Vec<_> = runs.into_iter().map(|run| (key(&run), run)).collect();
+        runs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        runs.into_iter().map(|(_, run)| run).collect()
     }
 
     pub(crate) fn mint(&self) -> RunId {

@@ -1,6 +1,6 @@
 //! What is asked for when a run is to come into being, and the right to begin it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::record::RunRecord;
 use super::run::RunContext;
@@ -8,6 +8,13 @@ use crate::budget::{Refusal, Reservation, RunLimits};
 use crate::cancel::Cancelled;
 use crate::id::ToolCallId;
 use crate::message::Scope;
+
+/// How many characters of the task make the title.
+const TITLE_CHARS: usize = 60;
+
+/// Shared by all runs that say nothing else.
+static GENERATOR: LazyLock<Arc<str>> = LazyLock::new(|| "generator".into());
+static SUBTASK: LazyLock<Arc<str>> = LazyLock::new(|| "subtask".into());
 
 /// What a run is: what its `run_started` says, and what it may use.
 #[derive(Debug, Clone)]
@@ -46,18 +53,19 @@ impl RunSpec {
     pub fn new(agent: impl Into<Arc<str>>, task: impl Into<Arc<str>>) -> Self {
         let task = task.into();
         let first_line = task.trim_start().lines().next().unwrap_or_default();
+        let is_title = first_line.len() == task.len() && first_line.len() <= TITLE_CHARS;
         Self {
             agent: agent.into(),
-            title: crate::tree::cut(first_line, 60).into(),
+            title: if is_title { task.clone() } else { crate::tree::cut(first_line, TITLE_CHARS).into() },
             task,
             scope: Scope::Foreground,
-            producer: "generator".into(),
+            producer: GENERATOR.clone(),
             model: None,
             tool_call_id: None,
             attempt: None,
             branch: None,
             limits: RunLimits::default(),
-            noun: "subtask".into(),
+            noun: SUBTASK.clone(),
         }
     }
 

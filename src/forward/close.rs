@@ -91,7 +91,7 @@ pub(super) fn close_below(top: &Arc<RunRecord>, forced: bool) {
     if top.live_children() == 0 {
         return;
     }
-    for run in top.root.live_subtree(top) {
+    for run in top.root.live_subtree_upwards(top) {
         if !Arc::ptr_eq(&run, top)
             && let Some(Cancelled { by }) = run.token.cancelled()
         {

@@ -6,6 +6,7 @@ mod close;
 mod delegate;
 mod endings;
 mod guarded;
+mod join;
 mod pipe;
 mod relay;
 mod root_run;

@@ -13,6 +13,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::close::{close, close_below};
 use super::endings::{cancelled_outcome, cut_short, forced, out_of_time, stopped};
 use super::guarded::{Step, drop_guarded, poll_guarded};
+use super::join::{Joined, join};
 use super::say::{Said, append, say, say_last};
 use super::timers::Timers;
 use crate::budget::{WhenFull, WorkPermit};
@@ -61,6 +62,7 @@ pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forwar
 #[pin_project(PinnedDrop)]
 pub struct Forward {
     // The fields drop in this order: first the producer, whose children end with it, then the run itself.
+    /// The producer; once the run has settled, its outcome.
     stream: Option<SubAgentStream>,
     #[pin]
     cancelled: Option<WaitForCancellationFutureOwned>,
@@ -81,6 +83,7 @@ impl PinnedDrop for Forward {
     }
 }
 
+/// Small, since it is moved at each poll and every waiting run has one: outcomes are boxed.
 enum Phase {
     /// Nothing has happened yet.
     Start(Birth),
@@ -89,13 +92,13 @@ enum Phase {
     /// The producer works.
     Running,
     /// The end is decided; operations that hold the grace period may still end by themselves.
-    Grace(SubAgentOutcome, Pin<Box<tokio::time::Sleep>>),
+    Grace(Box<SubAgentOutcome>, Pin<Box<tokio::time::Sleep>>),
     /// The end is decided and the producer is gone; runs below that another task drives are waited for.
-    Joining(SubAgentOutcome, BoxFuture<'static, Joined>),
+    Joining(Box<SubAgentOutcome>, BoxFuture<'static, Joined>),
     /// The run has settled; its parent waits for a permit to go on.
-    Resuming(SubAgentOutcome, BoxFuture<'static, ()>),
-    /// The run has settled, and nobody waits for anything.
-    Settled(SubAgentOutcome),
+    Resuming(Box<SubAgentOutcome>, BoxFuture<'static, ()>),
+    /// The run has settled, and nobody waits for anything: the outcome is where the stream was.
+    Settled,
     /// Over.
     Done,
 }
@@ -116,30 +119,36 @@ impl Future for Forward {
             let this = self.as_mut().project();
             match std::mem::replace(this.phase, Phase::Done) {
                 Phase::Start(birth) => {
-                    *this.phase = this.run.begin(birth);
-                    *this.timers = Timers::of(&this.run.record.limits);
+                    match this.run.begin(birth) {
+                        Ok(phase) => *this.phase = phase,
+                        Err(outcome) => self.as_mut().ended(outcome, None),
+                    }
+                    *self.as_mut().project().timers = Timers::of(&self.run.record.limits);
                 }
                 Phase::Queued(permit) => ready!(self.as_mut().poll_queue(permit, cx)),
                 Phase::Running => {
                     *this.phase = Phase::Running;
                     ready!(self.as_mut().poll_running(cx));
                 }
-                Phase::Grace(outcome, timer) => ready!(self.as_mut().poll_grace(outcome, timer, cx)),
+                Phase::Grace(outcome, timer) => ready!(self.as_mut().poll_grace(*outcome, timer, cx)),
                 Phase::Joining(outcome, mut joined) => match joined.as_mut().poll(cx) {
                     Poll::Pending => {
                         *this.phase = Phase::Joining(outcome, joined);
                         return Poll::Pending;
                     }
-                    Poll::Ready(joined) => self.as_mut().settle_or_join(outcome, joined),
+                    Poll::Ready(joined) => self.as_mut().settle_or_join(*outcome, joined),
                 },
                 Phase::Resuming(outcome, mut resumed) => {
                     if resumed.as_mut().poll(cx).is_pending() {
                         *this.phase = Phase::Resuming(outcome, resumed);
                         return Poll::Pending;
                     }
-                    return Poll::Ready(outcome);
+                    return Poll::Ready(*outcome);
                 }
-                Phase::Settled(outcome) => return Poll::Ready(outcome),
+                Phase::Settled => {
+                    let outcome = this.stream.take().map(SubAgentStream::into_outcome);
+                    return outcome.map_or(Poll::Pending, Poll::Ready);
+                }
                 Phase::Done => return Poll::Pending,
             }
         }
@@ -235,7 +244,13 @@ impl Forward {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
+        let Poll::Ready(unit) = tokio::task::coop::poll_proceed(cx) else {
+            // Tokio wakes this task when it has had a look around. A set of many runs inside the task has to see it now: else it
+            // asks every one of them in vain, for each few messages.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        unit.made_progress();
         *this.units += 1;
         *this.since_budget = 0;
         Poll::Ready(())
@@ -266,7 +281,7 @@ impl Forward {
         // Operations that hold it wait for the token, whatever the reason of the end is.
         record.token.cancel(CancelledBy::Parent);
         let timer = Box::pin(tokio::time::sleep(record.root.grace()));
-        *self.project().phase = Phase::Grace(outcome, timer);
+        *self.project().phase = Phase::Grace(Box::new(outcome), timer);
     }
 
     fn poll_grace(
@@ -279,7 +294,7 @@ impl Forward {
             // First, since a producer that goes on talking is never pending.
             let is_over = Instant::now() >= timer.deadline() || timer.as_mut().poll(cx).is_ready();
             if !is_over && self.as_mut().poll_fair(cx).is_pending() {
-                *self.project().phase = Phase::Grace(outcome, timer);
+                *self.project().phase = Phase::Grace(Box::new(outcome), timer);
                 return Poll::Pending;
             }
             let this = self.as_mut().project();
@@ -295,7 +310,7 @@ impl Forward {
                     }
                 }
                 Poll::Pending if holds > 0 && !is_over => {
-                    *this.phase = Phase::Grace(outcome, timer);
+                    *this.phase = Phase::Grace(Box::new(outcome), timer);
                     return Poll::Pending;
                 }
                 Poll::Ready(Step::Ended(_)) | Poll::Pending => {}
@@ -314,13 +329,13 @@ impl Forward {
     }
 
     /// Settles if no run is left to wait for, or if those that are left were given up.
-    fn settle_or_join(self: Pin<&mut Self>, outcome: SubAgentOutcome, joined: Joined) {
-        let this = self.project();
+    fn settle_or_join(mut self: Pin<&mut Self>, outcome: SubAgentOutcome, joined: Joined) {
+        let this = self.as_mut().project();
         let record = &this.run.record;
         if record.stop_births() || joined == Joined::GaveUp {
             let outcome = this.run.settle(outcome);
-            *this.phase = this.run.resume_parent(outcome);
-            return;
+            let resumed = this.run.resume_parent();
+            return self.ended(outcome, resumed);
         }
         // Some other task drives them.
         let patient = record.parent.is_none()
@@ -328,65 +343,26 @@ impl Forward {
             && record.root.background_policy() == BackgroundPolicy::Join
             && !record.token.is_cancelled();
         record.lock().settling |= !patient;
-        *this.phase = Phase::Joining(outcome, Box::pin(join(Arc::clone(record), patient)));
+        *this.phase = Phase::Joining(Box::new(outcome), Box::pin(join(Arc::clone(record), patient)));
     }
-}
 
-/// What became of the runs that were waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Joined {
-    Ended,
-    /// They did not end within the grace period, and were ended without their pipes.
-    GaveUp,
-}
-
-/// Waits until no run below that must end with `record` is live: patiently if `patient`, until somebody cancels; else they are
-/// cancelled, and after the grace period ended without them.
-async fn join(record: Arc<RunRecord>, patient: bool) -> Joined {
-    let is_root = record.parent.is_none();
-    for run in record.root.live_subtree(&record) {
-        // A background run of a child that has ended is nobody's foreground: only the root takes it along.
-        let is_own = run.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, &record));
-        let is_over = is_own && run.scope() == Scope::Foreground || is_root && !patient;
-        if is_over && !Arc::ptr_eq(&run, &record) {
-            run.token.cancel(CancelledBy::Parent);
-        }
-    }
-    let grace = record.root.grace();
-    if patient {
-        if tokio::time::timeout(grace, until(&record, |record| record.live_foreground() == 0)).await.is_err()
-        {
-            close_below(&record, true);
-        }
-        // Whoever cancels the root meanwhile cancels those that it waits for: then once more, without patience.
-        let _ = record.token.or_cancel(until(&record, |record| record.awaited() == 0)).await;
-        return Joined::Ended;
-    }
-    if tokio::time::timeout(grace, until(&record, |record| record.awaited() == 0)).await.is_ok() {
-        return Joined::Ended;
-    }
-    close_below(&record, true);
-    Joined::GaveUp
-}
-
-/// Waits until enough runs have ended.
-async fn until(record: &RunRecord, is_enough: impl Fn(&RunRecord) -> bool) {
-    loop {
-        let ended = record.root.ended().notified();
-        let mut ended = std::pin::pin!(ended);
-        // Registered before the look, so that an end in between is not missed.
-        ended.as_mut().enable();
-        if is_enough(record) {
+    /// The run has settled, or it never began.
+    fn ended(self: Pin<&mut Self>, outcome: SubAgentOutcome, parent_resumed: Option<BoxFuture<'static, ()>>) {
+        let this = self.project();
+        if let Some(resumed) = parent_resumed {
+            *this.phase = Phase::Resuming(Box::new(outcome), resumed);
             return;
         }
-        ended.await;
+        drop_guarded(this.stream);
+        *this.stream = Some(SubAgentStream::settled(outcome));
+        *this.phase = Phase::Settled;
     }
 }
 
 impl LiveRun {
     /// The run comes into being: its first message, its place among the live ones, its permit. One that was cancelled before
     /// never does.
-    fn begin(&mut self, birth: Birth) -> Phase {
+    fn begin(&mut self, birth: Birth) -> Result<Phase, SubAgentOutcome> {
         let record = &self.record;
         // Who must outlive it. Locked until the run is in the log and among the live, so that it ends before that one does.
         let outlived = match record.scope() {
@@ -398,7 +374,7 @@ impl LiveRun {
             && (above.refuses(record.scope()) || record.token.is_cancelled())
         {
             let by = record.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
-            return Phase::Settled(SubAgentOutcome::cancelled(by));
+            return Err(SubAgentOutcome::cancelled(by));
         }
         self.begun = true;
         birth.commit();
@@ -412,20 +388,20 @@ impl LiveRun {
         drop(wakers);
         let ledger = record.root.ledger();
         if !ledger.has_permits() {
-            return Phase::Running;
+            return Ok(Phase::Running);
         }
         let parent = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground);
         let handed = parent.and_then(|parent| parent.work.child_begins());
         if let Some(permit) = handed.or_else(|| ledger.try_permit()) {
             record.work.start(permit);
-            return Phase::Running;
+            return Ok(Phase::Running);
         }
         say(record, Queued { waiting_for: "permit".to_owned(), extra: Extra::default() }.into());
         let permit = ledger.permit();
         let WhenFull::Wait(deadline) = ledger.limits().when_full else {
-            return Phase::Queued(Box::pin(std::future::ready(None)));
+            return Ok(Phase::Queued(Box::pin(std::future::ready(None))));
         };
-        Phase::Queued(Box::pin(async move { tokio::time::timeout(deadline, permit).await.ok() }))
+        Ok(Phase::Queued(Box::pin(async move { tokio::time::timeout(deadline, permit).await.ok() })))
     }
 
     fn settle(&mut self, outcome: SubAgentOutcome) -> SubAgentOutcome {
@@ -437,10 +413,8 @@ impl LiveRun {
     }
 
     /// The parent that waited for its last child needs a permit to go on.
-    fn resume_parent(&self, outcome: SubAgentOutcome) -> Phase {
-        let Some(parent) = self.record.parent.clone().filter(|_| self.child_ended()) else {
-            return Phase::Settled(outcome);
-        };
+    fn resume_parent(&self) -> Option<BoxFuture<'static, ()>> {
+        let parent = self.record.parent.as_ref().filter(|_| self.child_ended()).cloned()?;
         let permit = self.record.root.ledger().permit();
         let resumed = async move {
             // A parent that is cancelled goes on without one: it only ends.
@@ -448,7 +422,7 @@ impl LiveRun {
                 parent.work.start(permit);
             }
         };
-        Phase::Resuming(outcome, Box::pin(resumed))
+        Some(Box::pin(resumed))
     }
 
     /// Notes the end with the parent's permit. True if the parent needs one now.
