@@ -38,13 +38,13 @@ pub mod context;
 
 pub mod forward;
 
+pub mod testing;
+
 pub mod model;
 
 pub mod tool;
 
 pub mod agent;
-
-pub mod testing;
 
 #[cfg(feature = "cli")]
 pub mod cli;
