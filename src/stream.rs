@@ -48,12 +48,18 @@ pub struct SubAgentStream {
 
 /// What a stream is made of: messages, then perhaps an outcome.
 trait Producer: Send {
-    fn poll_step(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step>;
+    /// The message, or perhaps the outcome, goes to where it is wanted: a message is large enough for each of its moves to show.
+    fn poll_step(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        message: &mut Option<ProcessingMessage>,
+        outcome: &mut Option<SubAgentOutcome>,
+    ) -> Poll<Step>;
 }
 
 enum Step {
-    Message(ProcessingMessage),
-    End(Option<SubAgentOutcome>),
+    Message,
+    End,
 }
 
 impl SubAgentStream {
@@ -127,6 +133,32 @@ impl SubAgentStream {
         self.settlement.unwrap_or_else(vanished)
     }
 
+    /// As `poll_next`: true if there is a message, which then lies in `message`.
+    pub(crate) fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: &mut Option<ProcessingMessage>,
+    ) -> Poll<bool> {
+        let Some(producer) = &mut self.producer else { return Poll::Ready(false) };
+        let mut outcome = None;
+        match ready!(producer.as_mut().poll_step(cx, message, &mut outcome)) {
+            Step::Message => {
+                if let Some(MessageBody::StepResult(step)) = message.as_ref().map(ProcessingMessage::body) {
+                    let report = StepReport { error: step.error.as_deref(), result: Some(&step.result) };
+                    // The last one that settles counts; one that does not settle clears nothing.
+                    if let Some(settlement) = settle_step_result(report, self.has_schema) {
+                        self.settlement = Some(settlement);
+                    }
+                }
+                Poll::Ready(true)
+            }
+            Step::End => {
+                self.end(outcome);
+                Poll::Ready(false)
+            }
+        }
+    }
+
     fn end(&mut self, declared: Option<SubAgentOutcome>) {
         self.producer = None;
         if declared.is_some() || self.settlement.is_none() {
@@ -143,23 +175,8 @@ impl Stream for SubAgentStream {
     type Item = ProcessingMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ProcessingMessage>> {
-        let Some(producer) = &mut self.producer else { return Poll::Ready(None) };
-        match ready!(producer.as_mut().poll_step(cx)) {
-            Step::Message(message) => {
-                if let MessageBody::StepResult(step) = message.body() {
-                    let report = StepReport { error: step.error.as_deref(), result: Some(&step.result) };
-                    // The last one that settles counts; one that does not settle clears nothing.
-                    if let Some(settlement) = settle_step_result(report, self.has_schema) {
-                        self.settlement = Some(settlement);
-                    }
-                }
-                Poll::Ready(Some(message))
-            }
-            Step::End(outcome) => {
-                self.end(outcome);
-                Poll::Ready(None)
-            }
-        }
+        let mut message = None;
+        self.poll_into(cx, &mut message).map(|_| message)
     }
 }
 
@@ -182,8 +199,14 @@ struct Plain<S> {
 }
 
 impl<S: Stream<Item = ProcessingMessage> + Send> Producer for Plain<S> {
-    fn poll_step(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
-        self.project().stream.poll_next(cx).map(|item| item.map_or(Step::End(None), Step::Message))
+    fn poll_step(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        message: &mut Option<ProcessingMessage>,
+        _: &mut Option<SubAgentOutcome>,
+    ) -> Poll<Step> {
+        *message = ready!(self.project().stream.poll_next(cx));
+        Poll::Ready(if message.is_some() { Step::Message } else { Step::End })
     }
 }
 
@@ -236,14 +259,18 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Option<ProcessingMessage> {
+    /// Takes the message that lies there. False if there is none.
+    fn take(&self, message: &mut Option<ProcessingMessage>) -> bool {
         let mut state = self.lock();
-        let message = state.message.take()?;
+        if state.message.is_none() {
+            return false;
+        }
+        *message = state.message.take();
         self.taken.store(state.put, Ordering::Release);
         let (sender, next) = (state.sender.take(), state.waiting.pop_front());
         drop(state);
         sender.into_iter().chain(next.map(|(_, waker)| waker)).for_each(Waker::wake);
-        Some(message)
+        true
     }
 
     /// Lets those go who wait on tasks of their own for a stream that is gone.
@@ -372,31 +399,33 @@ where
     Fut: Future + Send,
     Fut::Output: Into<SubAgentOutcome>,
 {
-    fn poll_step(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Step> {
+    fn poll_step(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        message: &mut Option<ProcessingMessage>,
+        declared: &mut Option<SubAgentOutcome>,
+    ) -> Poll<Step> {
         let this = self.project();
         if this.driver.as_ref().is_none_or(|driver| !driver.will_wake(cx.waker())) {
             *this.driver = Some(cx.waker().clone());
             this.slot.lock().driver = Some(cx.waker().clone());
         }
-        if this.ended.is_none() {
-            match this.work.poll(cx) {
-                Poll::Pending => {
-                    return this.slot.take().map(Step::Message).map_or(Poll::Pending, Poll::Ready);
-                }
-                Poll::Ready(outcome) => match this.slot.take() {
-                    None => return Poll::Ready(Step::End(Some(outcome.into()))),
-                    Some(message) => {
-                        *this.ended = Some(Box::new(outcome.into()));
-                        return Poll::Ready(Step::Message(message));
-                    }
-                },
+        if this.ended.is_none()
+            && let Poll::Ready(outcome) = this.work.poll(cx)
+        {
+            *declared = Some(outcome.into());
+        }
+        if this.slot.take(message) {
+            // The outcome is held until every message that was put is out.
+            if declared.is_some() {
+                *this.ended = declared.take().map(Box::new);
             }
+            return Poll::Ready(Step::Message);
         }
-        // The outcome is held until every message that was put is out.
-        match this.slot.take() {
-            Some(message) => Poll::Ready(Step::Message(message)),
-            None => Poll::Ready(Step::End(this.ended.take().map(|outcome| *outcome))),
+        if let Some(outcome) = this.ended.take() {
+            *declared = Some(*outcome);
         }
+        if declared.is_some() { Poll::Ready(Step::End) } else { Poll::Pending }
     }
 }
 

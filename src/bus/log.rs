@@ -97,35 +97,35 @@ impl EventBus {
         &self,
         origin: &Arc<Origin>,
         run_seq: Seq,
-        body: MessageBody,
+        mut message: ProcessingMessage,
     ) -> (Timestamp, Wakers<'_>) {
-        let (body, bytes) = self.capped(body);
+        let bytes = self.cap(&mut message);
         let origin = Arc::clone(origin);
         let mut log = self.lock();
         // Inside the lock, so that times rise with positions.
         let time = self.clock.now();
-        self.push(&mut log, body, bytes, Nesting { origin, seq: 0, run_seq, time });
+        self.push(&mut log, message, bytes, Nesting { origin, seq: 0, run_seq, time });
         (time, self.wakers(&mut log))
     }
 
     /// Appends a message that is stamped already: it keeps its stamps and gets this log's position.
     pub(crate) fn append_stamped(&self, body: MessageBody, nesting: Nesting) -> Wakers<'_> {
-        let (body, bytes) = self.capped(body);
+        let mut message = ProcessingMessage::new(body);
+        let bytes = self.cap(&mut message);
         let mut log = self.lock();
-        self.push(&mut log, body, bytes, nesting);
+        self.push(&mut log, message, bytes, nesting);
         self.wakers(&mut log)
     }
 
-    /// The body within the bound on one message, and its size.
+    /// Brings a message within the bound on one; its size.
     #[inline]
-    fn capped(&self, body: MessageBody) -> (MessageBody, usize) {
-        let (bytes, max) = (body.approx_bytes(), self.retain.message_bytes);
+    fn cap(&self, message: &mut ProcessingMessage) -> usize {
+        let (bytes, max) = (message.body().approx_bytes(), self.retain.message_bytes);
         if bytes <= max {
-            return (body, bytes);
+            return bytes;
         }
-        let body = body.capped_from(bytes, max);
-        let bytes = body.approx_bytes();
-        (body, bytes)
+        message.cut_body(bytes, max);
+        message.body().approx_bytes()
     }
 
     #[inline]
@@ -138,10 +138,12 @@ impl EventBus {
     }
 
     #[inline]
-    fn push(&self, log: &mut Log, body: MessageBody, bytes: usize, mut nesting: Nesting) {
-        let is_end = matches!(body, MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
+    fn push(&self, log: &mut Log, mut message: ProcessingMessage, bytes: usize, mut nesting: Nesting) {
+        let is_end =
+            matches!(message.body(), MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
         nesting.seq = log.retained.next_seq();
-        let message = ProcessingMessage::new(body).stamped(nesting);
+        // Where it lies: a message is large enough for each of its moves to show.
+        message.stamp_with(nesting);
         // A panic here would leave a hole in the log, and one in a drop would end the process.
         if let Some(journal) = &self.journal
             && catch_unwind(AssertUnwindSafe(|| journal.record(&message))).is_err()

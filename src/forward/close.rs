@@ -45,7 +45,7 @@ fn close_locked(
         SubAgentOutcome::Failed { .. } => ("aborted", "the run failed before this call ended"),
     };
     for body in state.watch.close(code, message, now) {
-        wakers.push(append(record, &mut state, body));
+        wakers.push(append(record, &mut state, body.into()));
     }
     let in_flight = std::mem::take(&mut state.turn_usage);
     record.root.ledger().charge(&in_flight);
@@ -75,7 +75,7 @@ fn close_locked(
     state.closed = true;
     state.ended_outside = from_outside.then(|| outcome.clone());
     let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
-    wakers.push(append(record, &mut state, terminal));
+    wakers.push(append(record, &mut state, terminal.into()));
     drop(state);
     // The account of the parent is complete before it can see that it has no more live children.
     record.count_end();

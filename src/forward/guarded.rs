@@ -1,10 +1,7 @@
 //! Producers behind a guard: their panics are their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::task::{Context, Poll};
-
-use futures::Stream;
 
 use crate::message::ProcessingMessage;
 use crate::outcome::{FailureKind, SubAgentOutcome};
@@ -12,27 +9,35 @@ use crate::stream::{SubAgentStream, panic_text};
 
 /// What a poll of a producer gave.
 pub(super) enum Step {
-    Message(ProcessingMessage),
-    Ended(SubAgentOutcome),
+    /// There is a message.
+    Message,
+    /// Boxed, so that a step is two words: it is asked for each message.
+    Ended(Box<SubAgentOutcome>),
 }
 
-/// Polls the producer; its panic is its end.
-pub(super) fn poll_guarded(stream: &mut Option<SubAgentStream>, cx: &mut Context<'_>) -> Poll<Step> {
+/// Polls the producer; its panic is its end. A message goes where it is wanted, rather than through each caller's hands.
+#[inline]
+pub(super) fn poll_guarded(
+    stream: &mut Option<SubAgentStream>,
+    message: &mut Option<ProcessingMessage>,
+    cx: &mut Context<'_>,
+) -> Poll<Step> {
+    let ended = |outcome| Poll::Ready(Step::Ended(Box::new(outcome)));
     let Some(producer) = stream else {
-        return Poll::Ready(Step::Ended(SubAgentOutcome::failed(FailureKind::Vanished, "no producer")));
+        return ended(SubAgentOutcome::failed(FailureKind::Vanished, "no producer"));
     };
     // The producer is dropped after a panic and never polled again, so nobody sees what the panic left half done.
-    match catch_unwind(AssertUnwindSafe(|| Pin::new(producer).poll_next(cx))) {
+    match catch_unwind(AssertUnwindSafe(|| producer.poll_into(cx, message))) {
         Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(Some(message))) => Poll::Ready(Step::Message(message)),
-        Ok(Poll::Ready(None)) => {
+        Ok(Poll::Ready(true)) => Poll::Ready(Step::Message),
+        Ok(Poll::Ready(false)) => {
             let outcome = stream.take().map(SubAgentStream::into_outcome);
             let vanished = || SubAgentOutcome::failed(FailureKind::Vanished, "no producer");
-            Poll::Ready(Step::Ended(outcome.unwrap_or_else(vanished)))
+            ended(outcome.unwrap_or_else(vanished))
         }
         Err(panic) => {
             let text = format!("the sub-agent panicked: {}", panic_text(&*panic));
-            Poll::Ready(Step::Ended(SubAgentOutcome::failed(FailureKind::Panic, text)))
+            ended(SubAgentOutcome::failed(FailureKind::Panic, text))
         }
     }
 }

@@ -19,7 +19,7 @@ use super::timers::Timers;
 use crate::budget::{WhenFull, WorkPermit};
 use crate::cancel::Cancelled;
 use crate::context::{BackgroundPolicy, Birth, Entered, RunRecord};
-use crate::message::{Extra, Queued, Scope};
+use crate::message::{Extra, MessageBody, Queued, Scope};
 use crate::outcome::{CancelledBy, FailureKind, SubAgentOutcome};
 use crate::stream::SubAgentStream;
 
@@ -207,10 +207,11 @@ impl Forward {
                     return Poll::Ready(());
                 }
             }
-            match poll_guarded(this.stream, cx) {
-                Poll::Ready(Step::Message(message)) => {
+            let mut message = None;
+            match poll_guarded(this.stream, &mut message, cx) {
+                Poll::Ready(Step::Message) => {
                     *this.since_budget += 1;
-                    if let Said::Stop(limit) = say(&this.run.record, message) {
+                    if let Some(Said::Stop(limit)) = message.map(|message| say(&this.run.record, message)) {
                         self.end(stopped(limit));
                         return Poll::Ready(());
                     }
@@ -218,8 +219,8 @@ impl Forward {
                 Poll::Ready(Step::Ended(outcome)) => {
                     // The cancel wins a draw: what a producer makes of children that were cancelled with it does not count.
                     let outcome = match this.run.record.token.cancelled() {
-                        Some(cancelled) => cut_short(outcome, cancelled),
-                        None => outcome,
+                        Some(cancelled) => cut_short(*outcome, cancelled),
+                        None => *outcome,
                     };
                     self.finish(outcome);
                     return Poll::Ready(());
@@ -298,13 +299,16 @@ impl Forward {
                 return Poll::Pending;
             }
             let this = self.as_mut().project();
-            let step = if is_over { Poll::Pending } else { poll_guarded(this.stream, cx) };
+            let mut message = None;
+            let step = if is_over { Poll::Pending } else { poll_guarded(this.stream, &mut message, cx) };
             let holds = this.run.record.grace_holds();
             match step {
-                Poll::Ready(Step::Message(message)) => {
+                Poll::Ready(Step::Message) => {
                     *this.since_budget += 1;
                     // What was under way may say how it ended.
-                    say_last(&this.run.record, message);
+                    if let Some(message) = message {
+                        say_last(&this.run.record, message);
+                    }
                     if holds > 0 {
                         continue;
                     }
@@ -381,8 +385,7 @@ impl LiveRun {
         // Locked before others can find it: who closes a run takes its lock first and then those above.
         let mut state = record.lock();
         record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
-        let wakers =
-            append(record, &mut state, crate::message::MessageBody::RunStarted(Arc::clone(&record.started)));
+        let wakers = append(record, &mut state, MessageBody::RunStarted(Arc::clone(&record.started)).into());
         drop(state);
         drop(gate);
         drop(wakers);

@@ -20,6 +20,7 @@ pub(super) enum Said {
 ///
 /// A producer by a careless author is held to the invariants: what does not fit (a second result of a call, a terminal of its
 /// own) is discarded and counted, not delivered.
+#[inline]
 pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
     let mut state = record.lock();
     if state.closed {
@@ -32,7 +33,7 @@ pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
         drop(wakers);
         return Said::GoOn;
     }
-    let body = message.into_body();
+    let body = message.body();
     if matches!(body, MessageBody::RunStarted(_) | MessageBody::RunFinished(_)) {
         discard(record, &mut state, "only the pipe starts and ends a run");
         return Said::GoOn;
@@ -45,7 +46,7 @@ pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
     // Only calls measure time, so only they need a look at the clock before the append.
     let is_call = matches!(body, MessageBody::ToolCallUpdate(_));
     let now = if is_call { record.root.clock().now() } else { state.last_time };
-    if let Err(misfit) = state.watch.observe(&body, now) {
+    if let Err(misfit) = state.watch.observe(body, now) {
         let why = match misfit {
             Misfit::ResultWithoutCall => "a result for a call that is not open",
             Misfit::CallIndexReused => "a call under the index of an earlier one",
@@ -54,7 +55,7 @@ pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
         return Said::GoOn;
     }
     let mut over_turns = false;
-    match &body {
+    match body {
         MessageBody::Chunk(chunk) if !chunk.thinking => state.note_text(&chunk.content),
         MessageBody::TurnFinished(turn) => {
             state.turn_usage = crate::outcome::Usage::default();
@@ -65,7 +66,7 @@ pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
         }
         _ => {}
     }
-    let wakers = append(record, &mut state, body);
+    let wakers = append(record, &mut state, message);
     drop(state);
     drop(wakers);
     if over_turns { Said::Stop(LimitKind::Turns) } else { Said::GoOn }
@@ -86,8 +87,12 @@ pub(super) fn say_last(record: &RunRecord, message: ProcessingMessage) {
 }
 
 /// Appends to the log in the run's name. The caller drops the state's lock, then the wakers.
-pub(super) fn append<'a>(record: &'a RunRecord, state: &mut RunState, body: MessageBody) -> Wakers<'a> {
-    let (time, wakers) = record.root.bus().append(&record.origin, state.next_run_seq, body);
+pub(super) fn append<'a>(
+    record: &'a RunRecord,
+    state: &mut RunState,
+    message: ProcessingMessage,
+) -> Wakers<'a> {
+    let (time, wakers) = record.root.bus().append(&record.origin, state.next_run_seq, message);
     if state.next_run_seq == 0 {
         state.first_time = time;
     }
