@@ -132,14 +132,22 @@ impl Tool for Busy {
                 Ok(args) => millis(args.ms),
                 Err(reply) => return reply,
             };
+            let (begun, begins) = tokio::sync::oneshot::channel();
             // A thread that is busy for real: it neither yields nor looks at the token.
             let busy = cx.run().blocking(move || {
+                let _ = begun.send(());
                 let start = Instant::now();
                 while start.elapsed() < time {
                     std::hint::spin_loop();
                 }
             });
-            match busy.await {
+            // Said once it has begun: whoever cancels before that never starts it.
+            let announce = async {
+                if begins.await.is_ok() {
+                    cx.progress("busy").await;
+                }
+            };
+            match tokio::join!(busy, announce).0 {
                 Ok(()) => ToolReply::ok(format!("was busy for {} ms", time.as_millis())),
                 Err(_) => ToolReply::error("cancelled", "The run was cancelled before the work began."),
             }

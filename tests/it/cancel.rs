@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anabranch::budget::{Limit, TreeLimits};
-use anabranch::bus::{From, Subscription};
 use anabranch::context::{Root, RunContext, RunSpec};
 use anabranch::outcome::{CancelledBy, OutcomeKind};
 use anabranch::testing::{TestRoot, timeline};
@@ -14,10 +13,6 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::kit::{call, chain, child, does, ends, hangs, id_of, limited, spec, turn, wide};
-
-async fn next_kind(events: &mut Subscription) -> String {
-    events.next().await.unwrap().message().unwrap().body().kind().to_owned()
-}
 
 /// The phases in which a cancel may find a run (C22), as far as they are these rooms' own.
 #[tokio::test(start_paused = true)]
@@ -127,11 +122,16 @@ async fn c23_what_ignores_the_cancel_is_abandoned_after_the_grace_period_and_cou
     let test = TestRoot::new();
     let root = test.root().clone();
     let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let (begun, begins) = tokio::sync::oneshot::channel();
     let run = tokio::spawn(
         root.run(spec(), |cx| {
             does(|emit| async move {
                 emit.send(call(0, "c", "busy")).await;
-                let output = cx.blocking(move || blocked.recv().is_ok()).await;
+                let work = move || {
+                    let _ = begun.send(());
+                    blocked.recv().is_ok()
+                };
+                let output = cx.blocking(work).await;
                 emit.send(Chunk::text(format!("late: {output:?}"))).await;
                 SubAgentOutcome::completed("ignored it")
             })
@@ -139,8 +139,7 @@ async fn c23_what_ignores_the_cancel_is_abandoned_after_the_grace_period_and_cou
         .settle(),
     );
     // Blocking work holds up paused time, so it passes by hand.
-    let mut events = root.subscribe(From::Start);
-    while next_kind(&mut events).await != "tool_call_update" {}
+    begins.await.unwrap();
     let before = tokio::time::Instant::now();
     let ended = root.cancel_all(CancelledBy::User);
     tokio::task::yield_now().await;

@@ -142,6 +142,11 @@ async fn c49_a_child_s_huge_answer_is_cut_to_the_same_cap() {
 }
 
 /// C23: a thread that blocks and does not look at the token. Real time, since it is a real thread.
+/// `chaos_busy` has begun: its thread is busy now.
+fn is_busy(body: &MessageBody) -> bool {
+    matches!(body, MessageBody::ToolCallUpdate(call) if call.message.as_deref() == Some("busy"))
+}
+
 #[tokio::test]
 async fn c23_a_tool_that_ignores_a_cancel_is_abandoned_after_the_grace_period() {
     let grace = Duration::from_millis(40);
@@ -153,8 +158,7 @@ async fn c23_a_tool_that_ignores_a_cancel_is_abandoned_after_the_grace_period() 
             json!([{ "turns": [busy] }])
         };
         let start = Instant::now();
-        let played =
-            Stage::new(agents).root(|root| root.grace(grace)).cancel_when(is_call("chaos_busy")).await;
+        let played = Stage::new(agents).root(|root| root.grace(grace)).cancel_when(is_busy).await;
         assert!(start.elapsed() < Duration::from_millis(350), "{:?}", start.elapsed());
         let name = if nested { "root/child" } else { "root" };
         let by = if nested { "parent" } else { "user" };
@@ -171,12 +175,12 @@ async fn c23_a_tool_that_ignores_a_cancel_is_abandoned_after_the_grace_period() 
 
 #[tokio::test]
 async fn a_tool_that_ends_within_the_grace_period_says_how() {
-    let played =
-        root(json!([calls("chaos_busy", json!({ "ms": 60 }))])).cancel_when(is_call("chaos_busy")).await;
+    let played = root(json!([calls("chaos_busy", json!({ "ms": 60 }))])).cancel_when(is_busy).await;
     played.is(&[
         "root started",
         "root turn 1 tool_calls",
         "root call 0 chaos_busy {\"ms\":60}",
+        "root call 0 chaos_busy: busy",
         "root result 0 ok {\"result\":\"was busy for 60 ms\"}",
         "root cancelled by user",
     ]);
@@ -197,14 +201,14 @@ async fn only_the_call_that_needs_time_is_given_it() {
         }
     });
     let both = json!({ "tool_calls": [call("steps", json!({})), call("chaos_busy", json!({ "ms": 120 }))] });
-    let played =
-        root(json!([both])).tools(all_tools().with(tool).unwrap()).cancel_when(is_call("chaos_busy")).await;
+    let played = root(json!([both])).tools(all_tools().with(tool).unwrap()).cancel_when(is_busy).await;
     assert!(steps.load(Ordering::SeqCst) <= 2, "{steps:?}");
     played.is(&[
         "root started",
         "root turn 1 tool_calls",
         "root call 0 steps {}",
         "root call 1 chaos_busy {\"ms\":120}",
+        "root call 1 chaos_busy: busy",
         "root result 0 error {\"error\":\"cancelled\",\"message\":\"the run was cancelled before this call ended\"}",
         "root result 1 ok {\"result\":\"was busy for 120 ms\"}",
         "root cancelled by user",
@@ -354,8 +358,7 @@ async fn a_child_of_a_plain_tool_is_given_its_time() {
         { "when": { "depth": 0 }, "turns": [calls("own", json!({}))] },
         { "turns": [calls("chaos_busy", json!({ "ms": 60 }))] },
     ]);
-    let played =
-        Stage::new(agents).tools(all_tools().with(tool).unwrap()).cancel_when(is_call("chaos_busy")).await;
+    let played = Stage::new(agents).tools(all_tools().with(tool).unwrap()).cancel_when(is_busy).await;
     played.is(&[
         "root started",
         "root turn 1 tool_calls",
@@ -363,6 +366,7 @@ async fn a_child_of_a_plain_tool_is_given_its_time() {
         "root/own started",
         "root/own turn 1 tool_calls",
         "root/own call 0 chaos_busy {\"ms\":60}",
+        "root/own call 0 chaos_busy: busy",
         "root/own result 0 ok {\"result\":\"was busy for 60 ms\"}",
         "root/own cancelled by parent",
         "root result 0 ok {\"result\":\"cancelled by parent\"}",
