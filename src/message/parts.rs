@@ -37,13 +37,14 @@ impl Chunk {
     /// A piece of the answer.
     #[must_use]
     pub fn text(content: impl Into<Arc<str>>) -> Self {
-        Self { content: content.into(), ..Self::default() }
+        // Not filled up from the default, whose empty text would be counted up and down for each message.
+        Self { content: content.into(), done: false, thinking: false, meta: None }
     }
 
     /// A piece of thinking.
     #[must_use]
     pub fn thinking(content: impl Into<Arc<str>>) -> Self {
-        Self { content: content.into(), thinking: true, ..Self::default() }
+        Self { content: content.into(), done: false, thinking: true, meta: None }
     }
 
     /// The end of the open text or thinking.
