@@ -53,7 +53,7 @@ pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forwar
         // fan-out would outrun the retained window before anybody could read.
         since_budget: MESSAGES_A_BUDGET_UNIT,
         units: 0,
-        run: LiveRun { record, begun: false, settled: false },
+        run: LiveRun { record, begun: false, settled: false, abandons: false },
     }
 }
 
@@ -78,8 +78,11 @@ pub struct Forward {
 #[pinned_drop]
 impl PinnedDrop for Forward {
     fn drop(self: Pin<&mut Self>) {
+        let this = self.project();
+        // Looked at before the producer is gone: what held the grace period until now is abandoned by this drop.
+        this.run.abandons = this.run.record.grace_holds() > 0;
         // Guarded: a panic in a destructor of the producer would end the process if it is dropped because of another one.
-        drop_guarded(self.project().stream);
+        drop_guarded(this.stream);
     }
 }
 
@@ -109,6 +112,8 @@ struct LiveRun {
     record: Arc<RunRecord>,
     begun: bool,
     settled: bool,
+    /// It is dropped while something in it still holds the grace period.
+    abandons: bool,
 }
 
 impl Future for Forward {
@@ -449,7 +454,8 @@ impl Drop for LiveRun {
             SubAgentOutcome::failed(FailureKind::Panic, "a panic passed through this run")
         } else {
             let by = if record.parent.is_some() { CancelledBy::Parent } else { CancelledBy::User };
-            cancelled_outcome(record.token.cancelled().unwrap_or(Cancelled { by }))
+            let by = record.token.cancelled().unwrap_or(Cancelled { by }).by;
+            SubAgentOutcome::Cancelled { by, forced: self.abandons, partial: None }
         };
         // Whoever still works for this run from another task is to see that it is over.
         record.token.cancel(CancelledBy::Parent);
