@@ -12,6 +12,11 @@ fn is(kind: &'static str) -> impl Fn(&Value) -> bool {
     move |message| message["type"] == kind
 }
 
+/// `chaos_busy` has begun: before that, a cancel would find nothing that ignores it.
+fn is_busy(message: &Value) -> bool {
+    message["type"] == "tool_call_update" && message["message"] == "busy"
+}
+
 /// Every run was cancelled: by the end of the process, or the root by `by` and all others by their parents.
 fn assert_cancelled(ran: &Ran, runs: usize, by: &str) {
     assert_eq!(
@@ -71,7 +76,7 @@ fn a_signal_is_heard_in_each_phase() {
 fn what_ignores_a_cancel_is_abandoned_after_the_grace_period() {
     let turns = json!([{"tool_calls": [{"name": "chaos_busy", "arguments": {"ms": 60_000}}]}, {"text": "3"}]);
     let script = Scripted::new(json!([{ "turns": turns }]));
-    let running = script.run_until(&["--tools", "chaos"], is("tool_call_update"));
+    let running = script.run_until(&["--tools", "chaos"], is_busy);
     running.signal("INT");
     let ran = running.end().verified();
     assert_eq!((ran.status, &ran.of_kind("run_finished")[0]["forced"]), (130, &json!(true)), "{ran:?}");
@@ -81,7 +86,7 @@ fn what_ignores_a_cancel_is_abandoned_after_the_grace_period() {
 fn a_second_signal_ends_it_at_once() {
     let turns = json!([{"tool_calls": [{"name": "chaos_busy", "arguments": {"ms": 60_000}}]}, {"text": "3"}]);
     let script = Scripted::new(json!([{ "turns": turns }]));
-    let running = script.run_until(&["--tools", "chaos"], is("tool_call_update"));
+    let running = script.run_until(&["--tools", "chaos"], is_busy);
     let begin = Instant::now();
     running.signal("INT");
     // Two signals that come at the same moment are one to a process: so they are sent until it has ended.
