@@ -189,8 +189,12 @@ impl RunContext {
         }
         let hold = self.hold_grace();
         let (deliver, result) = tokio::sync::oneshot::channel();
-        let root = self.0.root.clone();
+        let (root, token) = (self.0.root.clone(), self.0.token.clone());
         tokio::task::spawn_blocking(move || {
+            // It may have waited for a free thread for long: after a cancel nothing begins.
+            if token.is_cancelled() {
+                return;
+            }
             let output = catch_unwind(AssertUnwindSafe(work));
             if deliver.send(output).is_err() {
                 root.count_late(1);
@@ -201,8 +205,8 @@ impl RunContext {
         match output {
             Ok(Ok(output)) => Ok(output),
             Ok(Err(panic)) => resume_unwind(panic),
-            // The runtime is shutting down and drops its blocking work.
-            Err(_) => Err(Cancelled { by: CancelledBy::Shutdown }),
+            // Not begun: the run was cancelled before a thread was free, or the runtime is shutting down.
+            Err(_) => Err(self.0.token.cancelled().unwrap_or(Cancelled { by: CancelledBy::Shutdown })),
         }
     }
 }
