@@ -1,7 +1,7 @@
 //! An output of this process that may be slow or stuck: a thread of its own writes it.
 //!
 //! A write to a pipe that nobody reads, or to a terminal that was stopped, blocks its thread for as long as that lasts.
-//! Here it blocks nothing else: the tree can still be cancelled, its time limits hold, and whoever wants to wait for the
+//! Here it blocks nothing else: the tree can still be cancelled, and whoever wants to wait for the
 //! reader does so with a future.
 
 use std::io::{self, Write};
