@@ -8,10 +8,6 @@ use super::program::{Ran, Running, Scripted, parent_of};
 /// Sooner than the grace period: nothing had to be forced.
 const PROMPT: Duration = Duration::from_millis(1900);
 
-fn is(kind: &'static str) -> impl Fn(&Value) -> bool {
-    move |message| message["type"] == kind
-}
-
 /// `chaos_busy` has begun: before that, a cancel would find nothing that ignores it.
 fn is_busy(message: &Value) -> bool {
     message["type"] == "tool_call_update" && message["message"] == "busy"
