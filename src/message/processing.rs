@@ -75,19 +75,6 @@ impl ProcessingMessage {
         Self { body: self.body, stamp: Stamp::Full(nesting), verbatim: None }
     }
 
-    /// Puts it into that envelope where it lies, at the cost of the envelope alone.
-    #[inline]
-    pub(crate) fn stamp_with(&mut self, nesting: Nesting) {
-        self.stamp = Stamp::Full(nesting);
-        self.verbatim = None;
-    }
-
-    /// Makes its body smaller.
-    pub(crate) fn cut_body(&mut self, size: usize, max: usize) {
-        let body = std::mem::replace(&mut self.body, super::parts::Chunk::default().into());
-        self.body = body.capped_from(size, max);
-    }
-
     /// The same message, tagged with what `tag` says; see [`Tag`]. This one is left as it is.
     #[must_use]
     pub fn tagged(&self, tag: &Tag) -> Self {
