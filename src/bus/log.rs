@@ -93,6 +93,7 @@ impl EventBus {
 
     /// Appends a message of a run: the only way into the log, and only the pipe calls it.
     /// The caller drops the wakers when it holds no lock any more.
+    #[inline]
     pub(crate) fn append(
         &self,
         origin: &Arc<Origin>,
@@ -285,6 +286,17 @@ pub(super) enum Read {
 pub(crate) struct Wakers<'a> {
     waiting: Vec<Waker>,
     bus: Option<&'a EventBus>,
+}
+
+impl<'a> Wakers<'a> {
+    /// All of both: those of several appends under one lock.
+    pub(crate) fn add(&mut self, mut more: Wakers<'a>) {
+        if self.bus.is_none() {
+            *self = more;
+        } else {
+            self.waiting.append(&mut more.waiting);
+        }
+    }
 }
 
 impl Drop for Wakers<'_> {

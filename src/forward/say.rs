@@ -87,6 +87,7 @@ pub(super) fn say_last(record: &RunRecord, message: ProcessingMessage) {
 }
 
 /// Appends to the log in the run's name. The caller drops the state's lock, then the wakers.
+#[inline]
 pub(super) fn append<'a>(record: &'a RunRecord, state: &mut RunState, body: MessageBody) -> Wakers<'a> {
     let (time, wakers) = record.root.bus().append(&record.origin, state.next_run_seq, body);
     if state.next_run_seq == 0 {
