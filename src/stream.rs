@@ -1,10 +1,12 @@
 //! The shape that makes a sub-agent: a stream of messages that settles into one outcome.
 
+mod desk;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -12,6 +14,7 @@ use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 use pin_project::{pin_project, pinned_drop};
 
+use self::desk::{Put, Shift};
 use crate::message::{MessageBody, ProcessingMessage};
 use crate::outcome::{FailureKind, StepReport, SubAgentOutcome, settle_step_result};
 
@@ -224,19 +227,24 @@ impl Emitter {
     ///
     /// Dropped before its first poll the message was never said; after it, it is said.
     pub fn send(&self, message: impl Into<ProcessingMessage>) -> Sending<'_> {
-        Sending { slot: &self.slot, message: Some(message.into()), ticket: 0, waiter: None }
+        Sending { slot: &self.slot, message: Some(message.into()), ticket: Ticket::None, waiter: None }
     }
 }
 
-/// A place for one message between the author's block and the stream.
+/// A place for one message between the author's block and the stream, for senders that are not polled with the stream's own
+/// waker: an author moved them to tasks of their own, or into a set of futures.
 ///
-/// The lock is never contended within one run, and held for a move: the block and the stream are polled by the same task,
-/// except where an author moved parts to tasks of their own.
+/// The others use the thread's desk, as long as no sender came here: from then on all do, so that none has to wait for ever.
 #[derive(Debug, Default)]
 struct Slot {
+    /// Held for a move.
     state: Mutex<SlotState>,
     /// How many messages were taken: senders see without the lock whether theirs was.
     taken: AtomicU64,
+    /// Whether a sender ever came here. Written inside the lock, before the stream's task is woken.
+    in_use: AtomicBool,
+    /// How many messages went over the desk. Only the stream writes it.
+    over_desk: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -261,6 +269,9 @@ impl Slot {
 
     /// Takes the message that lies there. False if there is none.
     fn take(&self, message: &mut Option<ProcessingMessage>) -> bool {
+        if !self.in_use.load(Ordering::Relaxed) {
+            return false;
+        }
         let mut state = self.lock();
         if state.message.is_none() {
             return false;
@@ -308,8 +319,26 @@ impl SlotState {
 pub struct Sending<'a> {
     slot: &'a Slot,
     message: Option<ProcessingMessage>,
-    ticket: u64,
+    ticket: Ticket,
     waiter: Option<u64>,
+}
+
+/// How a sender recognises that its message was taken.
+#[derive(Debug, Clone, Copy)]
+enum Ticket {
+    None,
+    Slot(u64),
+    Desk(u64),
+}
+
+impl Ticket {
+    fn was_taken(self, slot: &Slot) -> bool {
+        match self {
+            Self::None => false,
+            Self::Slot(ticket) => slot.taken.load(Ordering::Acquire) >= ticket,
+            Self::Desk(ticket) => slot.over_desk.load(Ordering::Acquire) >= ticket,
+        }
+    }
 }
 
 impl Future for Sending<'_> {
@@ -317,9 +346,19 @@ impl Future for Sending<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let was_taken = |ticket: u64| ticket > 0 && this.slot.taken.load(Ordering::Acquire) >= ticket;
-        if was_taken(this.ticket) {
+        if this.ticket.was_taken(this.slot) {
             return Poll::Ready(());
+        }
+        if this.message.is_some() && !this.slot.in_use.load(Ordering::Relaxed) {
+            match desk::put(this.slot, cx.waker(), &mut this.message) {
+                Put::Done => {
+                    this.ticket = Ticket::Desk(this.slot.over_desk.load(Ordering::Relaxed) + 1);
+                    return Poll::Pending;
+                }
+                // Whoever is polled with the stream itself is polled again anyway after the place was emptied.
+                Put::Occupied => return Poll::Pending,
+                Put::Elsewhere => {}
+            }
         }
         let mut state = this.slot.lock();
         if state.closed {
@@ -327,14 +366,18 @@ impl Future for Sending<'_> {
         }
         let driven = state.driver.as_ref().is_some_and(|driver| driver.will_wake(cx.waker()));
         if this.message.is_none() {
-            if was_taken(this.ticket) {
+            if this.ticket.was_taken(this.slot) {
                 return Poll::Ready(());
             }
-            if !driven {
-                state.sender = Some(cx.waker().clone());
+            match this.ticket {
+                _ if driven => {}
+                // It lies on the desk until the poll that put it there has ended, which nobody announces.
+                Ticket::Desk(_) => cx.waker().wake_by_ref(),
+                Ticket::Slot(_) | Ticket::None => state.sender = Some(cx.waker().clone()),
             }
             return Poll::Pending;
         }
+        this.slot.in_use.store(true, Ordering::Relaxed);
         if state.message.is_some() {
             // Whoever is polled with the stream itself is polled again anyway after the place was emptied.
             if !driven {
@@ -344,7 +387,7 @@ impl Future for Sending<'_> {
         }
         state.message = this.message.take();
         state.put += 1;
-        this.ticket = state.put;
+        this.ticket = Ticket::Slot(state.put);
         if !driven {
             state.sender = Some(cx.waker().clone());
             // The task that polls the stream may be another one than this.
@@ -410,12 +453,20 @@ where
             *this.driver = Some(cx.waker().clone());
             this.slot.lock().driver = Some(cx.waker().clone());
         }
-        if this.ended.is_none()
-            && let Poll::Ready(outcome) = this.work.poll(cx)
-        {
-            *declared = Some(outcome.into());
+        let mut is_on_desk = false;
+        if this.ended.is_none() {
+            let shift = Shift::begin(&**this.slot, cx.waker());
+            if let Poll::Ready(outcome) = this.work.poll(cx) {
+                *declared = Some(outcome.into());
+            }
+            shift.end(message);
+            is_on_desk = message.is_some();
+            if is_on_desk {
+                let before = this.slot.over_desk.load(Ordering::Relaxed);
+                this.slot.over_desk.store(before + 1, Ordering::Release);
+            }
         }
-        if this.slot.take(message) {
+        if is_on_desk || this.slot.take(message) {
             // The outcome is held until every message that was put is out.
             if declared.is_some() {
                 *this.ended = declared.take().map(Box::new);
@@ -435,3 +486,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no text)").to_owned()
 }
+
+#[cfg(test)]
+#[path = "stream/desk_tests.rs"]
+mod desk_tests;

@@ -10,7 +10,7 @@ use super::subscription::{BATCH, From, Subscription};
 use super::window::Window;
 use crate::clock::Clock;
 use crate::id::Seq;
-use crate::message::{MessageBody, Nesting, Origin, ProcessingMessage, Timestamp};
+use crate::message::{Chunk, MessageBody, Nesting, Origin, ProcessingMessage, Timestamp};
 use crate::tree::{Gap, RunTree};
 
 /// How much of a log stays in memory. What falls off is folded into the tree that a `gap` carries.
@@ -93,39 +93,39 @@ impl EventBus {
 
     /// Appends a message of a run: the only way into the log, and only the pipe calls it.
     /// The caller drops the wakers when it holds no lock any more.
+    #[inline]
     pub(crate) fn append(
         &self,
         origin: &Arc<Origin>,
         run_seq: Seq,
-        mut message: ProcessingMessage,
+        mut body: MessageBody,
     ) -> (Timestamp, Wakers<'_>) {
-        let bytes = self.cap(&mut message);
-        let origin = Arc::clone(origin);
+        let bytes = self.cap(&mut body);
         let mut log = self.lock();
         // Inside the lock, so that times rise with positions.
         let time = self.clock.now();
-        self.push(&mut log, message, bytes, Nesting { origin, seq: 0, run_seq, time });
+        self.push(&mut log, body, bytes, origin, run_seq, time);
         (time, self.wakers(&mut log))
     }
 
     /// Appends a message that is stamped already: it keeps its stamps and gets this log's position.
-    pub(crate) fn append_stamped(&self, body: MessageBody, nesting: Nesting) -> Wakers<'_> {
-        let mut message = ProcessingMessage::new(body);
-        let bytes = self.cap(&mut message);
+    pub(crate) fn append_stamped(&self, mut body: MessageBody, nesting: &Nesting) -> Wakers<'_> {
+        let bytes = self.cap(&mut body);
         let mut log = self.lock();
-        self.push(&mut log, message, bytes, nesting);
+        self.push(&mut log, body, bytes, &nesting.origin, nesting.run_seq, nesting.time);
         self.wakers(&mut log)
     }
 
-    /// Brings a message within the bound on one; its size.
+    /// Brings a body within the bound on one message; its size.
     #[inline]
-    fn cap(&self, message: &mut ProcessingMessage) -> usize {
-        let (bytes, max) = (message.body().approx_bytes(), self.retain.message_bytes);
+    fn cap(&self, body: &mut MessageBody) -> usize {
+        let (bytes, max) = (body.approx_bytes(), self.retain.message_bytes);
         if bytes <= max {
             return bytes;
         }
-        message.cut_body(bytes, max);
-        message.body().approx_bytes()
+        let whole = std::mem::replace(body, Chunk::default().into());
+        *body = whole.capped_from(bytes, max);
+        body.approx_bytes()
     }
 
     #[inline]
@@ -138,21 +138,27 @@ impl EventBus {
     }
 
     #[inline]
-    fn push(&self, log: &mut Log, mut message: ProcessingMessage, bytes: usize, mut nesting: Nesting) {
-        let is_end =
-            matches!(message.body(), MessageBody::RunFinished(_)) && nesting.origin.parent_run_id.is_none();
-        nesting.seq = log.retained.next_seq();
-        // Where it lies: a message is large enough for each of its moves to show.
-        message.stamp_with(nesting);
-        // A panic here would leave a hole in the log, and one in a drop would end the process.
-        if let Some(journal) = &self.journal
-            && catch_unwind(AssertUnwindSafe(|| journal.record(&message))).is_err()
-        {
-            tracing::error!(seq = log.retained.next_seq(), "the journal panicked; it may lack this message");
+    fn push(
+        &self,
+        log: &mut Log,
+        body: MessageBody,
+        bytes: usize,
+        origin: &Arc<Origin>,
+        run_seq: Seq,
+        time: Timestamp,
+    ) {
+        log.ended |= matches!(body, MessageBody::RunFinished(_)) && origin.parent_run_id.is_none();
+        if let Some(journal) = &self.journal {
+            let seq = log.retained.next_seq();
+            let nesting = Nesting { origin: Arc::clone(origin), seq, run_seq, time };
+            let message = ProcessingMessage::new(body.clone()).stamped(nesting);
+            // A panic here would leave a hole in the log, and one in a drop would end the process.
+            if catch_unwind(AssertUnwindSafe(|| journal.record(&message))).is_err() {
+                tracing::error!(seq, "the journal panicked; it may lack this message");
+            }
         }
-        log.retained.push(message);
+        log.retained.push(body, origin, run_seq, time);
         log.bytes += bytes;
-        log.ended |= is_end;
         if log.retained.len() > self.retain.messages || log.bytes > self.retain.bytes {
             self.evict(log);
         }
@@ -166,9 +172,8 @@ impl EventBus {
         let Log { retained, bytes, base, .. } = log;
         let base = Arc::make_mut(base);
         while retained.len() > keep.max(1) || *bytes > keep_bytes && retained.len() > 1 {
-            let Some(message) = retained.pop() else { return };
-            *bytes = bytes.saturating_sub(message.body().approx_bytes());
-            base.apply_message(&message);
+            let Some(folded) = retained.fold_into(base) else { return };
+            *bytes = bytes.saturating_sub(folded);
         }
     }
 
@@ -281,6 +286,17 @@ pub(super) enum Read {
 pub(crate) struct Wakers<'a> {
     waiting: Vec<Waker>,
     bus: Option<&'a EventBus>,
+}
+
+impl<'a> Wakers<'a> {
+    /// All of both: those of several appends under one lock.
+    pub(crate) fn add(&mut self, mut more: Wakers<'a>) {
+        if self.bus.is_none() {
+            *self = more;
+        } else {
+            self.waiting.append(&mut more.waiting);
+        }
+    }
 }
 
 impl Drop for Wakers<'_> {

@@ -34,9 +34,11 @@ fn close_locked(
         return Err(outcome);
     }
     let now = record.root.clock().now();
-    let mut wakers: Vec<Wakers> = Vec::new();
+    let mut wakers = Wakers::default();
     let (lost, lost_usage) = state.relayed.close(&record.origin.run_id, now);
-    wakers.extend(lost.into_iter().map(|(body, nesting)| record.root.bus().append_stamped(body, nesting)));
+    for (body, nesting) in lost {
+        wakers.add(record.root.bus().append_stamped(body, &nesting));
+    }
     state.children_usage.add(&lost_usage);
     let (code, message) = match &outcome {
         SubAgentOutcome::Completed { .. } => ("no_result", "the run ended before this call did"),
@@ -45,7 +47,7 @@ fn close_locked(
         SubAgentOutcome::Failed { .. } => ("aborted", "the run failed before this call ended"),
     };
     for body in state.watch.close(code, message, now) {
-        wakers.push(append(record, &mut state, body.into()));
+        wakers.add(append(record, &mut state, body));
     }
     let in_flight = std::mem::take(&mut state.turn_usage);
     record.root.ledger().charge(&in_flight);
@@ -75,7 +77,7 @@ fn close_locked(
     state.closed = true;
     state.ended_outside = from_outside.then(|| outcome.clone());
     let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
-    wakers.push(append(record, &mut state, terminal.into()));
+    wakers.add(append(record, &mut state, terminal));
     drop(state);
     // The account of the parent is complete before it can see that it has no more live children.
     record.count_end();

@@ -390,7 +390,7 @@ impl LiveRun {
         // Locked before others can find it: who closes a run takes its lock first and then those above.
         let mut state = record.lock();
         record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
-        let wakers = append(record, &mut state, MessageBody::RunStarted(Arc::clone(&record.started)).into());
+        let wakers = append(record, &mut state, MessageBody::RunStarted(Arc::clone(&record.started)));
         drop(state);
         drop(gate);
         drop(wakers);

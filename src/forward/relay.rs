@@ -31,5 +31,5 @@ pub(super) fn relay<'a>(
         _ => {}
     }
     state.last_time = root.clock().now();
-    root.bus().append_stamped(message.into_body(), nesting)
+    root.bus().append_stamped(message.into_body(), &nesting)
 }

@@ -66,7 +66,7 @@ pub(super) fn say(record: &RunRecord, message: ProcessingMessage) -> Said {
         }
         _ => {}
     }
-    let wakers = append(record, &mut state, message);
+    let wakers = append(record, &mut state, message.into_body());
     drop(state);
     drop(wakers);
     if over_turns { Said::Stop(LimitKind::Turns) } else { Said::GoOn }
@@ -87,12 +87,9 @@ pub(super) fn say_last(record: &RunRecord, message: ProcessingMessage) {
 }
 
 /// Appends to the log in the run's name. The caller drops the state's lock, then the wakers.
-pub(super) fn append<'a>(
-    record: &'a RunRecord,
-    state: &mut RunState,
-    message: ProcessingMessage,
-) -> Wakers<'a> {
-    let (time, wakers) = record.root.bus().append(&record.origin, state.next_run_seq, message);
+#[inline]
+pub(super) fn append<'a>(record: &'a RunRecord, state: &mut RunState, body: MessageBody) -> Wakers<'a> {
+    let (time, wakers) = record.root.bus().append(&record.origin, state.next_run_seq, body);
     if state.next_run_seq == 0 {
         state.first_time = time;
     }

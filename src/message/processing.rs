@@ -28,6 +28,7 @@ pub(super) enum Stamp {
 impl ProcessingMessage {
     /// A message that is not stamped yet.
     #[must_use]
+    #[inline]
     pub fn new(body: impl Into<MessageBody>) -> Self {
         Self { body: body.into(), stamp: Stamp::None, verbatim: None }
     }
@@ -42,18 +43,21 @@ impl ProcessingMessage {
 
     /// What it says.
     #[must_use]
+    #[inline]
     pub fn body(&self) -> &MessageBody {
         &self.body
     }
 
     /// Takes what it says.
     #[must_use]
+    #[inline]
     pub fn into_body(self) -> MessageBody {
         self.body
     }
 
     /// Its envelope; none before it entered a bus.
     #[must_use]
+    #[inline]
     pub fn nesting(&self) -> Option<&Nesting> {
         match &self.stamp {
             Stamp::Full(nesting) => Some(nesting),
@@ -71,21 +75,9 @@ impl ProcessingMessage {
 
     /// The same body in that envelope. An envelope or tag that was there is replaced.
     #[must_use]
+    #[inline]
     pub fn stamped(self, nesting: Nesting) -> Self {
         Self { body: self.body, stamp: Stamp::Full(nesting), verbatim: None }
-    }
-
-    /// Puts it into that envelope where it lies, at the cost of the envelope alone.
-    #[inline]
-    pub(crate) fn stamp_with(&mut self, nesting: Nesting) {
-        self.stamp = Stamp::Full(nesting);
-        self.verbatim = None;
-    }
-
-    /// Makes its body smaller.
-    pub(crate) fn cut_body(&mut self, size: usize, max: usize) {
-        let body = std::mem::replace(&mut self.body, super::parts::Chunk::default().into());
-        self.body = body.capped_from(size, max);
     }
 
     /// The same message, tagged with what `tag` says; see [`Tag`]. This one is left as it is.

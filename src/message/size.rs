@@ -25,7 +25,11 @@ impl MessageBody {
         if let Self::Chunk(Chunk { content, meta: None, .. }) = self {
             return OVERHEAD + content.len();
         }
-        OVERHEAD + self.weigh(|parts| parts.iter().sum::<usize>())
+        OVERHEAD + self.parts_bytes()
+    }
+
+    fn parts_bytes(&self) -> usize {
+        self.weigh(|parts| parts.iter().sum())
     }
 
     /// The same body, or, if it is larger than `max` bytes, one whose long texts are cut at a marker that names both

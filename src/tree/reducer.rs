@@ -76,14 +76,27 @@ impl RunTree {
             self.diagnostics.unstamped += 1;
             return;
         };
+        let Nesting { origin, seq, run_seq, time } = nesting;
+        self.apply_body(origin, *seq, *run_seq, *time, message.body());
+    }
+
+    /// As `apply_message`, for a log that keeps the parts of its messages.
+    pub(crate) fn apply_body(
+        &mut self,
+        origin: &Arc<Origin>,
+        seq: Seq,
+        run_seq: Seq,
+        time: Timestamp,
+        body: &MessageBody,
+    ) {
         let node = match &self.latest {
-            Some((origin, node)) if Arc::ptr_eq(origin, &nesting.origin) => *node,
-            _ => match self.locate(&nesting.origin, nesting.time) {
+            Some((latest, node)) if Arc::ptr_eq(latest, origin) => *node,
+            _ => match self.locate(origin, time) {
                 Some(node) => node,
                 None => return,
             },
         };
-        match self.positions.note(nesting.seq) {
+        match self.positions.note(seq) {
             Arrival::Next => {}
             Arrival::Filling => self.diagnostics.reordered += 1,
             Arrival::Repeated => {
@@ -91,21 +104,21 @@ impl RunTree {
                 return;
             }
         }
-        if let MessageBody::Other(body) = message.body()
+        if let MessageBody::Other(body) = body
             && body.problem.is_some()
         {
             self.diagnostics.malformed += 1;
         }
-        self.apply_to(node, nesting, message.body());
+        self.apply_to(node, run_seq, time, body);
     }
 
-    fn apply_to(&mut self, at: usize, nesting: &Nesting, body: &MessageBody) {
+    fn apply_to(&mut self, at: usize, run_seq: Seq, time: Timestamp, body: &MessageBody) {
         if matches!(body, MessageBody::RunStarted(_)) {
             self.link_to_call(at);
         }
         let Some(node) = self.nodes.get_mut(at) else { return };
-        if node.apply(body, nesting.time) {
-            node.next_run_seq = node.next_run_seq.max(nesting.run_seq.saturating_add(1));
+        if node.apply(body, time) {
+            node.next_run_seq = node.next_run_seq.max(run_seq.saturating_add(1));
             self.settled += usize::from(node.status.is_settled());
         } else {
             self.diagnostics.late += 1;

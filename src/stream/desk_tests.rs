@@ -1,0 +1,134 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::future::{join, join_all, poll_immediate};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+
+use super::{Emitter, Slot, SubAgentStream};
+use crate::message::{Chunk, MessageBody, ProcessingMessage};
+use crate::outcome::SubAgentOutcome;
+
+fn text(message: &ProcessingMessage) -> String {
+    let MessageBody::Chunk(chunk) = message.body() else { panic!("{message:?}") };
+    chunk.content.to_string()
+}
+
+async fn texts(stream: SubAgentStream) -> Vec<String> {
+    stream.map(|message| text(&message)).collect().await
+}
+
+async fn say(emit: &Emitter, who: &str, count: usize) {
+    for number in 0..count {
+        emit.send(Chunk::text(format!("{who}{number}"))).await;
+    }
+}
+
+/// A stream, and a look at its slot.
+fn generate<F>(author: impl FnOnce(Emitter) -> F) -> (SubAgentStream, Arc<Slot>)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut slot = None;
+    let stream = SubAgentStream::generate(|emit| {
+        slot = Some(Arc::clone(&emit.slot));
+        let work = author(emit);
+        async move {
+            work.await;
+            SubAgentOutcome::completed("done")
+        }
+    });
+    (stream, slot.unwrap())
+}
+
+/// Each sender's messages in its order, and none lost or doubled.
+fn assert_complete(mut got: Vec<String>, senders: &[&str], count: usize) {
+    for who in senders {
+        let theirs: Vec<_> = got.extract_if(.., |text| text.starts_with(who)).collect();
+        let expected: Vec<_> = (0..count).map(|number| format!("{who}{number}")).collect();
+        assert_eq!(theirs, expected);
+    }
+    assert_eq!(got, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_block_and_its_stream_need_no_lock() {
+    let (stream, slot) = generate(|emit| async move { say(&emit, "a", 100).await });
+    assert_complete(texts(stream).await, &["a"], 100);
+    assert_eq!((slot.in_use.load(Ordering::Relaxed), slot.over_desk.load(Ordering::Relaxed)), (false, 100));
+}
+
+#[tokio::test]
+async fn parts_of_one_block_take_turns() {
+    let (stream, slot) = generate(|emit| async move {
+        join_all(["a", "b", "c"].map(|who| say(&emit, who, 20))).await;
+    });
+    assert_complete(texts(stream).await, &["a", "b", "c"], 20);
+    assert!(!slot.in_use.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn parts_with_wakers_of_their_own_are_woken() {
+    let (stream, slot) = generate(|emit| async move {
+        let parts: FuturesUnordered<_> = ["a", "b", "c"].into_iter().map(|who| say(&emit, who, 20)).collect();
+        join(parts.collect::<()>(), say(&emit, "d", 20)).await;
+        say(&emit, "e", 20).await;
+    });
+    assert_complete(texts(stream).await, &["a", "b", "c", "d", "e"], 20);
+    assert!(slot.in_use.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn a_send_that_changes_its_waker_half_way_ends() {
+    let (stream, _) = generate(|emit| async move {
+        let mut send = emit.send(Chunk::text("a0"));
+        assert!(poll_immediate(&mut send).await.is_none());
+        let parts: FuturesUnordered<_> = [send].into_iter().collect();
+        parts.collect::<()>().await;
+    });
+    assert_complete(texts(stream).await, &["a"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_and_the_block_all_get_through() {
+    let (stream, _) = generate(|emit| async move {
+        let tasks = ["a", "b", "c"].map(|who| {
+            let emit = emit.clone();
+            tokio::spawn(async move { say(&emit, who, 500).await })
+        });
+        say(&emit, "d", 500).await;
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    assert_complete(texts(stream).await, &["a", "b", "c", "d"], 500);
+}
+
+#[tokio::test]
+async fn streams_inside_one_another_keep_their_messages_apart() {
+    let (stream, _) = generate(|emit| async move {
+        // The outer message lies on the desk while the inner stream is polled, and the inner block knows both emitters.
+        let outer = emit.clone();
+        let (inner, _) = generate(|inner| async move {
+            join(say(&inner, "inner", 10), say(&outer, "through", 10)).await;
+        });
+        let (got, ()) = join(texts(inner), say(&emit, "outer", 10)).await;
+        assert_complete(got, &["inner"], 10);
+    });
+    assert_complete(texts(stream).await, &["outer", "through"], 10);
+}
+
+#[tokio::test]
+async fn a_panic_leaves_the_desk_to_the_outer_stream() {
+    let (stream, _) = generate(|emit| async move {
+        let (inner, _) = generate(|inner| async move {
+            let mut send = inner.send(Chunk::text("lost"));
+            assert!(poll_immediate(&mut send).await.is_none());
+            panic!("on purpose");
+        });
+        let inner = std::panic::AssertUnwindSafe(texts(inner)).catch_unwind();
+        let (caught, ()) = join(inner, say(&emit, "outer", 10)).await;
+        assert!(caught.is_err());
+    });
+    assert_complete(texts(stream).await, &["outer"], 10);
+}
