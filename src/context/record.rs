@@ -135,6 +135,11 @@ impl RunRecord {
         self.lock().closed
     }
 
+    /// Whether it is `top` or below it.
+    pub(crate) fn is_within(self: &Arc<Self>, top: &Arc<Self>) -> bool {
+        top.parent.is_none() || self.lineage().any(|above| Arc::ptr_eq(above, top))
+    }
+
     /// The run itself, its parent, and so on to the root.
     pub(crate) fn lineage(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::successors(Some(self), |record| record.parent.as_ref())

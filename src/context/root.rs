@@ -255,11 +255,12 @@ impl Root {
 
     /// Live runs of the subtree of `top`, itself included, in no order.
     pub(crate) fn live_subtree(&self, top: &Arc<RunRecord>) -> Vec<Arc<RunRecord>> {
-        let live = self.live();
-        let is_below = |run: &&Arc<RunRecord>| {
-            top.parent.is_none() || run.lineage().any(|above| Arc::ptr_eq(above, top))
-        };
-        live.values().filter(is_below).cloned().collect()
+        self.live().values().filter(|run| run.is_within(top)).cloned().collect()
+    }
+
+    /// How many they are.
+    pub(crate) fn count_live_subtree(&self, top: &Arc<RunRecord>) -> usize {
+        self.live().values().filter(|run| run.is_within(top)).count()
     }
 
     /// The same, deepest first, and of those at one depth the eldest first.

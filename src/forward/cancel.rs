@@ -54,11 +54,10 @@ impl RunContext {
 fn cancel(record: &Arc<RunRecord>, by: CancelledBy) -> CancelEnd {
     record.token.cancel(by);
     // After the cancel, so that no run can be born that is not waited for.
-    let live = record.root.live_subtree(record);
-    let (count, record) = (live.len(), Arc::clone(record));
+    let (count, record) = (record.root.count_live_subtree(record), Arc::clone(record));
     CancelEnd(Box::pin(async move {
         let patience = record.root.grace() + MARGIN;
-        if tokio::time::timeout(patience, all_closed(&record.root, &live)).await.is_err() {
+        if tokio::time::timeout(patience, all_closed(&record)).await.is_err() {
             // Nobody polls them: the task that drove them is blocked or gone.
             close_below(&record, true);
             let by = record.token.cancelled().map_or(by, |cancelled| cancelled.by);
@@ -68,13 +67,17 @@ fn cancel(record: &Arc<RunRecord>, by: CancelledBy) -> CancelEnd {
     }))
 }
 
-async fn all_closed(root: &Root, runs: &[Arc<RunRecord>]) {
+/// Waits until no run of the subtree is live. It holds none of them: of many, each is freed where it ends.
+async fn all_closed(top: &Arc<RunRecord>) {
+    // A run that was entered and never begins is counted, but it is not live.
+    let is_live_below =
+        || top.live_children() > 0 && top.root.live_subtree(top).iter().any(|run| !Arc::ptr_eq(run, top));
     loop {
-        let ended = root.ended().notified();
+        let ended = top.root.ended().notified();
         let mut ended = std::pin::pin!(ended);
         // Registered before the look, so that an end in between is not missed.
         ended.as_mut().enable();
-        if runs.iter().all(|run| run.is_closed()) {
+        if top.is_closed() && !is_live_below() {
             return;
         }
         ended.await;

@@ -48,7 +48,7 @@ impl Timers {
             let left = match limit.checked_sub(silent).filter(|left| !left.is_zero()) {
                 Some(left) => left,
                 // A child that is as silent has the same limit or a tighter one, and its end is a message: this run goes on.
-                None if record.root.live_subtree(record).len() > 1 => *limit,
+                None if record.root.count_live_subtree(record) > 1 => *limit,
                 None => return Some(LimitKind::Idle),
             };
             timer.as_mut().reset(Instant::now() + left);
