@@ -50,7 +50,7 @@ pub(crate) struct RunState {
     /// No run may begin below any more.
     pub(crate) settling: bool,
     /// How somebody else than its own pipe ended the run.
-    pub(crate) ended_outside: Option<SubAgentOutcome>,
+    pub(crate) ended_outside: Option<Box<SubAgentOutcome>>,
     pub(crate) late: u64,
     /// What the turn that is under way used so far; charged when it finishes, or when the run does.
     pub(crate) turn_usage: Usage,

@@ -416,7 +416,7 @@ impl LiveRun {
         self.settled = true;
         close(&self.record, outcome).unwrap_or_else(|late| {
             // Somebody outside ended the run already, because it did not end within the grace period.
-            self.record.lock().ended_outside.take().unwrap_or(late)
+            self.record.lock().ended_outside.take().map_or(late, |outcome| *outcome)
         })
     }
 
