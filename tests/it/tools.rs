@@ -151,7 +151,7 @@ fn is_busy(body: &MessageBody) -> bool {
 async fn c23_a_tool_that_ignores_a_cancel_is_abandoned_after_the_grace_period() {
     let grace = Duration::from_millis(40);
     for nested in [false, true] {
-        let busy = calls("chaos_busy", json!({ "ms": 400 }));
+        let busy = calls("chaos_busy", json!({ "ms": 1500 }));
         let agents = if nested {
             json!([{ "when": { "depth": 1 }, "turns": [busy] }, { "turns": [delegates(&["child"])] }])
         } else {
@@ -159,7 +159,7 @@ async fn c23_a_tool_that_ignores_a_cancel_is_abandoned_after_the_grace_period() 
         };
         let start = Instant::now();
         let played = Stage::new(agents).root(|root| root.grace(grace)).cancel_when(is_busy).await;
-        assert!(start.elapsed() < Duration::from_millis(350), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_millis(1200), "{:?}", start.elapsed());
         let name = if nested { "root/child" } else { "root" };
         let by = if nested { "parent" } else { "user" };
         let end = played.end_of(name);
