@@ -139,9 +139,9 @@ fn read_all(
         let mut run = pin!(root().run(spec(), producer));
         let mut read = 0;
         while let Some(delivery) = run.next().await {
-            let Delivery::Message(message) = delivery else { panic!("read too slowly") };
+            let Some(message) = delivery.message() else { panic!("read too slowly") };
             read += usize::from(message.nesting().is_some());
-            look(&message);
+            look(message);
         }
         assert!(read > messages && run.outcome().is_some_and(SubAgentOutcome::is_ok));
         (cpu_time() - start).as_secs_f64() * 1e9 / messages as f64

@@ -100,12 +100,14 @@ impl Window {
         for Segment { entries, origins } in self.segments.iter().skip(segment) {
             let from = std::mem::take(&mut skip).min(entries.len());
             let to = entries.len().min(from.saturating_add((end - seq) as usize));
-            into.extend(entries.range(from..to).filter_map(|entry| {
+            let Some(first_origin) = origins.first() else { continue };
+            // Mapped one to one, which lets the queue write each message where it stays.
+            into.extend(entries.range(from..to).map(|entry| {
                 let Entry { body, run_seq, time, origin } = entry;
-                let origin = Arc::clone(origins.get(*origin)?);
+                let origin = Arc::clone(origins.get(*origin).unwrap_or(first_origin));
                 let nesting = Nesting { origin, seq, run_seq: *run_seq, time: *time };
                 seq += 1;
-                Some(ProcessingMessage::new(copy_of(body)).stamped(nesting))
+                ProcessingMessage::new(copy_of(body)).stamped(nesting)
             }));
             if seq == end {
                 return;
