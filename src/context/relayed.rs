@@ -86,7 +86,7 @@ impl Relayed {
                 subtree_usage: run.watch.usage.plus(&run.children_usage),
                 turns: run.watch.turns,
                 tool_calls: run.watch.tool_calls,
-                duration_ms: u64::try_from(now.since(run.first_time).as_millis()).unwrap_or(u64::MAX),
+                duration_ms: now.millis_since(run.first_time),
                 late: 0,
             };
             bodies.push(

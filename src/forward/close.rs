@@ -60,7 +60,7 @@ fn close_locked(
         subtree_usage,
         turns: state.watch.turns,
         tool_calls: state.watch.tool_calls,
-        duration_ms: u64::try_from(now.since(state.first_time).as_millis()).unwrap_or(u64::MAX),
+        duration_ms: now.millis_since(state.first_time),
         late: state.late,
     };
     // Inside this run's lock: whoever finds it closed finds its usage in the account above. A background run may end after its

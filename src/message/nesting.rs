@@ -66,6 +66,12 @@ impl Timestamp {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
+    /// The whole milliseconds from `earlier` to this; zero if it is not earlier.
+    #[must_use]
+    pub fn millis_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1000
+    }
+
     /// Reads RFC 3339 in UTC. None if it is not.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

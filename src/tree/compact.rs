@@ -181,7 +181,7 @@ impl Compaction {
                 subtree_usage: run.watch.usage.plus(&run.descendants),
                 turns: run.watch.turns,
                 tool_calls: run.watch.tool_calls,
-                duration_ms: now.since(run.first_time).as_millis() as u64,
+                duration_ms: now.millis_since(run.first_time),
                 late: 0,
             };
             let outcome = SubAgentOutcome::failed(FailureKind::Vanished, text);

@@ -142,7 +142,7 @@ fn result_update(
     since: Timestamp,
     now: Timestamp,
 ) -> MessageBody {
-    let duration_ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+    let duration_ms = now.millis_since(since);
     let result = Arc::new(result);
     ToolResultUpdate {
         tool_call_id,

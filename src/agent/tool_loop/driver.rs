@@ -308,7 +308,7 @@ fn result_update(
         name: Arc::clone(&call.name),
         is_error: reply.is_error,
         result: Arc::new(result),
-        duration_ms: u64::try_from(now.since(started).as_millis()).unwrap_or(u64::MAX),
+        duration_ms: now.millis_since(started),
         message: reply.for_person.clone(),
         extra: Extra::default(),
     }
