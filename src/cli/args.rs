@@ -49,6 +49,17 @@ pub(super) struct RunArgs {
     #[arg(value_parser = task)]
     pub(super) task: String,
 
+    /// A JSON schema that the result has to satisfy. A result that still does not after one repair turn fails the run.
+    #[arg(long, value_name = "FILE")]
+    pub(super) schema: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+}
+
+/// What every command takes that runs agents.
+#[derive(Debug, Args)]
+pub(super) struct HostArgs {
     /// The model: `offline` (no network, no key: a keyword search over the workspace) or `script:FILE` (what each run
     /// says, written down).
     #[arg(
@@ -79,10 +90,6 @@ pub(super) struct RunArgs {
         hide_env_values = true
     )]
     pub(super) output: RunOutput,
-
-    /// A JSON schema that the result has to satisfy. A result that still does not after one repair turn fails the run.
-    #[arg(long, value_name = "FILE")]
-    pub(super) schema: Option<PathBuf>,
 
     /// Allow tools that change the workspace, such as write_file and edit_file. Repeatable, or separated by commas.
     #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = tool_name)]

@@ -27,12 +27,12 @@ fn the_definition_is_sound() {
 #[test]
 fn defaults() {
     let options = options(&["find it"]).unwrap();
-    assert_eq!((&*options.task, options.model), ("find it", ModelChoice::Offline));
-    assert_eq!(options.workspace, Path::new(".").canonicalize().unwrap());
-    assert_eq!((options.output, options.background), (RunOutput::Auto, BackgroundPolicy::Join));
-    assert!(options.schema.is_none() && options.allow.is_empty() && options.deny.is_empty());
-    assert!(!options.chaos && options.seed.is_none());
-    let limits = options.limits;
+    assert_eq!((&*options.task, options.host.model), ("find it", ModelChoice::Offline));
+    assert_eq!(options.host.workspace, Path::new(".").canonicalize().unwrap());
+    assert_eq!((options.host.output, options.host.background), (RunOutput::Auto, BackgroundPolicy::Join));
+    assert!(options.schema.is_none() && options.host.allow.is_empty() && options.host.deny.is_empty());
+    assert!(!options.host.chaos && options.host.seed.is_none());
+    let limits = options.host.limits;
     assert_eq!((limits.max_depth, limits.max_runs), (Limit::At(3), Limit::At(1000)));
     assert_eq!((limits.max_live, limits.timeout), (Limit::Unlimited, Limit::Unlimited));
     assert_eq!(limits.budget_usd, Limit::Unlimited);
@@ -56,13 +56,16 @@ fn every_option_is_taken() {
     let mut args: Vec<&str> = line.split_whitespace().collect();
     args.extend(["--schema", &schema, "--model", &model, "--workspace", &workspace, "do it"]);
     let options = options(&args).unwrap();
-    assert_eq!(options.model, ModelChoice::Script(script.into()));
-    assert_eq!(options.workspace, directory.path().canonicalize().unwrap());
+    assert_eq!(options.host.model, ModelChoice::Script(script.into()));
+    assert_eq!(options.host.workspace, directory.path().canonicalize().unwrap());
     assert_eq!(options.schema.unwrap()["required"][0], "n");
-    assert_eq!(options.allow, ["write_file", "edit_file", "x"]);
-    assert_eq!((options.deny, options.chaos, options.seed), (vec!["grep".to_owned()], true, Some(7)));
-    assert_eq!((options.output, options.background), (RunOutput::Jsonl, BackgroundPolicy::Cancel));
-    let limits = options.limits;
+    assert_eq!(options.host.allow, ["write_file", "edit_file", "x"]);
+    assert_eq!(
+        (options.host.deny, options.host.chaos, options.host.seed),
+        (vec!["grep".to_owned()], true, Some(7))
+    );
+    assert_eq!((options.host.output, options.host.background), (RunOutput::Jsonl, BackgroundPolicy::Cancel));
+    let limits = options.host.limits;
     assert_eq!((limits.max_depth, limits.max_live), (Limit::At(0), Limit::At(4)));
     assert_eq!((limits.max_runs, limits.max_turns), (Limit::Unlimited, Limit::At(9)));
     assert_eq!((limits.max_tool_calls, limits.budget_tokens), (Limit::At(0), Limit::At(5000)));

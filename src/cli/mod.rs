@@ -11,6 +11,7 @@
 mod args;
 mod entry;
 mod exit;
+mod host;
 mod lines;
 mod live;
 mod log_file;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::args::{BackgroundPolicy, LimitArgs, RunArgs, RunOutput, ToolSet};
+use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, ToolSet};
 use crate::budget::Limit;
 
 /// What `run` is to do.
@@ -15,14 +15,21 @@ use crate::budget::Limit;
 pub(crate) struct RunOptions {
     /// The task; not blank.
     pub(crate) task: String,
+    /// What the result has to satisfy.
+    pub(crate) schema: Option<Value>,
+    /// On what it runs.
+    pub(crate) host: HostOptions,
+}
+
+/// On what agents run, whatever the command.
+#[derive(Debug)]
+pub(crate) struct HostOptions {
     /// Which model.
     pub(crate) model: ModelChoice,
     /// A directory that can be read, absolute, without symbolic links.
     pub(crate) workspace: PathBuf,
     /// What to print.
     pub(crate) output: RunOutput,
-    /// What the result has to satisfy.
-    pub(crate) schema: Option<Value>,
     /// Tools that may be called although they change something.
     pub(crate) allow: Vec<String>,
     /// Tools that may not be called. No tool is in both.
@@ -37,7 +44,7 @@ pub(crate) struct RunOptions {
     pub(crate) limits: LimitArgs,
 }
 
-impl RunOptions {
+impl HostOptions {
     /// The limit that leaves room for no run at all, not even the root, if there is one.
     pub(crate) fn no_room(&self) -> Option<&'static str> {
         let LimitArgs { max_runs, budget_tokens, budget_usd, .. } = &self.limits;
@@ -79,6 +86,15 @@ impl TryFrom<RunArgs> for RunOptions {
     type Error = UsageError;
 
     fn try_from(args: RunArgs) -> Result<Self, UsageError> {
+        let host = args.host.try_into()?;
+        Ok(Self { task: args.task, schema: args.schema.as_deref().map(schema).transpose()?, host })
+    }
+}
+
+impl TryFrom<HostArgs> for HostOptions {
+    type Error = UsageError;
+
+    fn try_from(args: HostArgs) -> Result<Self, UsageError> {
         if let Some(tool) = args.allow.iter().find(|tool| args.deny.contains(tool)) {
             return Err(UsageError {
                 flag: "--deny",
@@ -98,8 +114,6 @@ impl TryFrom<RunArgs> for RunOptions {
         Ok(Self {
             model: model(&args.model)?,
             workspace: workspace(&args.workspace)?,
-            schema: args.schema.as_deref().map(schema).transpose()?,
-            task: args.task,
             output: args.output,
             allow: args.allow,
             deny: args.deny,

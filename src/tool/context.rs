@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::policy::offered;
+use super::caller::Caller;
 use super::runtime::AgentRuntime;
 use super::toolset::Toolset;
 use crate::cancel::Cancelled;
 use crate::context::RunContext;
 use crate::id::ToolCallId;
 use crate::message::{Extra, MessageBody, Severity, ToolCallUpdate};
-use crate::stream::Emitter;
 
 /// The context of one call. The call's identity travels here, out of band: nothing in the arguments can change it.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    run: RunContext,
-    emit: Emitter,
-    tools: Toolset,
-    runtime: Arc<AgentRuntime>,
+    caller: Caller,
     call: Arc<Call>,
 }
 
@@ -35,44 +31,44 @@ struct Call {
 impl ToolContext {
     /// The context of the call that `announced` announces.
     #[must_use]
-    pub fn new(
-        run: RunContext,
-        emit: Emitter,
-        tools: Toolset,
-        runtime: Arc<AgentRuntime>,
-        announced: &ToolCallUpdate,
-    ) -> Self {
+    pub fn new(caller: Caller, announced: &ToolCallUpdate) -> Self {
         let call = Call {
             index: announced.call_index,
             id: announced.tool_call_id.clone(),
             name: Arc::clone(&announced.name),
             args: Arc::clone(&announced.args),
         };
-        Self { run, emit, tools, runtime, call: Arc::new(call) }
+        Self { caller, call: Arc::new(call) }
     }
 
     /// The run that calls.
     #[must_use]
     pub fn run(&self) -> &RunContext {
-        &self.run
+        self.caller.run()
+    }
+
+    /// For a tool that calls other tools of its run.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// The tools of the run that calls.
     #[must_use]
     pub fn tools(&self) -> &Toolset {
-        &self.tools
+        self.caller.tools()
     }
 
     /// Those of the tools that the run may call, as far as that is known beforehand: what could only be refused is not among them.
     #[must_use]
     pub fn offered(&self) -> Toolset {
-        offered(&self.tools, &self.run, &self.runtime.policy)
+        self.caller.offered()
     }
 
     /// What children inherit: the model, the default producer, the policy.
     #[must_use]
     pub fn runtime(&self) -> &Arc<AgentRuntime> {
-        &self.runtime
+        self.caller.runtime()
     }
 
     /// The provider's label of the call.
@@ -102,7 +98,7 @@ impl ToolContext {
             via: None,
             extra: Extra::default(),
         };
-        self.emit.send(update).await;
+        self.caller.emitter().send(update).await;
     }
 
     /// Says a line for the record, under the tool's name.
@@ -111,7 +107,7 @@ impl ToolContext {
     ///
     /// As [`Emitter::send`].
     pub async fn log(&self, severity: Severity, text: impl Into<String>) {
-        self.emit.send(MessageBody::log(&self.call.name, severity, text)).await;
+        self.caller.emitter().send(MessageBody::log(&self.call.name, severity, text)).await;
     }
 
     /// Waits for `work` or for the cancel of the run.
@@ -124,6 +120,6 @@ impl ToolContext {
     ///
     /// As that of `work`.
     pub async fn or_cancel<F: Future>(&self, work: F) -> Result<F::Output, Cancelled> {
-        self.run.or_cancel(work).await
+        self.run().or_cancel(work).await
     }
 }

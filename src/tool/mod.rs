@@ -4,6 +4,7 @@
 //! parameters-to-run translation and its child's toolset ([`SubAgentTool`]). Everything else (validation, policy, caps, panics,
 //! depth, events) is provided.
 
+mod caller;
 pub mod chaos;
 mod context;
 mod invoke;
@@ -20,10 +21,10 @@ mod typed;
 #[cfg(feature = "workspace")]
 pub mod workspace;
 
+pub use caller::{Announced, Caller, Made, NewCall};
 pub use context::ToolContext;
 pub use invoke::{Invoked, invoke};
 pub use policy::Policy;
-pub(crate) use policy::offered;
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};
 pub use schema::Schema;

@@ -11,13 +11,21 @@ pub struct ToolReply {
     pub for_person: Option<String>,
     /// Whether the call failed.
     pub is_error: bool,
+    /// With one, the run of the call is done when the other calls of the turn are, and this is its result.
+    pub finishes_with: Option<Box<Value>>,
 }
 
 impl ToolReply {
     /// A successful answer.
     #[must_use]
     pub fn ok(for_model: impl Into<Value>) -> Self {
-        Self { for_model: for_model.into(), for_person: None, is_error: false }
+        Self { for_model: for_model.into(), for_person: None, is_error: false, finishes_with: None }
+    }
+
+    /// A successful answer that ends the run with this result.
+    #[must_use]
+    pub fn finishing(result: Value) -> Self {
+        Self { finishes_with: Some(Box::new(result)), ..Self::ok("done") }
     }
 
     /// A failure: `{"error": code, "message": message}`. The code is for machines, the message says what was wrong
@@ -29,6 +37,7 @@ impl ToolReply {
             for_person: Some(message.clone()),
             for_model: json!({ "error": code, "message": message }),
             is_error: true,
+            finishes_with: None,
         }
     }
 

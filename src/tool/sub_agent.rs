@@ -227,6 +227,7 @@ impl<T: SubAgentTool> Delegation<T> {
             for_person: value.get("message").and_then(Value::as_str).map(str::to_owned),
             for_model: value,
             is_error: true,
+            finishes_with: None,
         };
         if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
             return refused(refusal.to_value());
@@ -262,7 +263,7 @@ impl<T: SubAgentTool> Delegation<T> {
             Err(EnterError::Cancelled(_)) => return ToolReply::error("cancelled", "The run was cancelled."),
         };
         let stream = SubAgentStream::build(|| {
-            let mut tools = self.tool.child_tools(cx.tools());
+            let mut tools = self.tool.child_tools(&cx.tools().inheritable());
             if let Some(own) = cx.tools().entry(&self.spec.name).filter(|_| self.tool.offers_itself()) {
                 tools = tools.with_first(own);
             }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value};
 
-use super::{AgentRuntime, Invoked, Job, Policy, Producer, ToolContext, ToolReply, Toolset, invoke};
+use super::{AgentRuntime, Caller, Invoked, Job, Policy, Producer, ToolContext, ToolReply, Toolset, invoke};
 use crate::budget::TreeLimits;
 use crate::context::{Root, RunContext, RunSpec};
 use crate::message::{Chunk, Extra, ProcessingMessage, ToolCallUpdate};
@@ -92,7 +92,7 @@ impl Bench {
                     extra: Extra::default(),
                 };
                 emit.send(announced.clone()).await;
-                let cx = ToolContext::new(cx, emit, tools, Arc::new(runtime), &announced);
+                let cx = ToolContext::new(Caller::new(cx, emit, tools, Arc::new(runtime)), &announced);
                 let invoked = invoke(&name, args, cx).await;
                 *slot.lock().unwrap() = Some(invoked);
                 SubAgentOutcome::completed("called")

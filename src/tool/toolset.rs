@@ -120,6 +120,15 @@ impl Toolset {
         self.filter(|tool| tool.access() != Access::Spawn)
     }
 
+    /// The view of what a child may have: without tools that belong to one run.
+    #[must_use]
+    pub fn inheritable(&self) -> Self {
+        if self.0.iter().all(|entry| entry.tool.is_inheritable()) {
+            return self.clone();
+        }
+        self.filter(Tool::is_inheritable)
+    }
+
     /// This set with `first` before all others, if it has no tool of that name.
     pub(super) fn with_first(&self, first: &Arc<Entry>) -> Self {
         if self.get(&first.spec.name).is_some() {

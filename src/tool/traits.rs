@@ -38,6 +38,11 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Whether a child of the run may have it. Default yes; a tool that has state of one run says no.
+    fn is_inheritable(&self) -> bool {
+        true
+    }
+
     /// What a person reads while it runs. Default: its arguments.
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         let _ = args;

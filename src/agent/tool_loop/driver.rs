@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use serde_json::{Map, Value};
 
 use super::machine::{Action, Delay, LoopConfig, Machine, PlannedCall};
 use super::turn::{Turn, TurnBuilder};
 use crate::context::RunContext;
-use crate::message::{Extra, Retrying, Timestamp, ToolCallUpdate, ToolResultUpdate, TurnFinished};
+use crate::message::{Extra, Retrying, TurnFinished};
 use crate::model::{ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
 use crate::outcome::{FailureKind, StopReason, SubAgentOutcome, Usage};
 use crate::stream::{Emitter, SubAgentStream};
-use crate::tool::{Job, Producer, Schema, ToolContext, ToolReply, invoke, offered};
+use crate::tool::{Announced, Caller, Job, NewCall, Producer, Schema, ToolReply};
 
 /// The longest wait before a repetition, whatever a provider asks for: longer than the windows of their rate limits, and short
 /// enough that a person is still there.
@@ -55,7 +54,9 @@ impl Producer for ToolLoop {
                 }
             }
         }
-        SubAgentStream::generate(|emit| async move { Driver::new(job, cx, emit).run(config).await })
+        SubAgentStream::generate(|emit| async move {
+            Driver::new(job, cx, emit, config.direct.as_deref()).run(config).await
+        })
     }
 }
 
@@ -63,6 +64,7 @@ struct Driver {
     job: Job,
     cx: RunContext,
     emit: Emitter,
+    caller: Caller,
     label: Arc<RunLabel>,
     offered: Arc<[Arc<ToolSpec>]>,
     system: Option<Arc<str>>,
@@ -79,7 +81,7 @@ enum TurnEnd {
 }
 
 impl Driver {
-    fn new(job: Job, cx: RunContext, emit: Emitter) -> Self {
+    fn new(job: Job, cx: RunContext, emit: Emitter, direct: Option<&[String]>) -> Self {
         let label = RunLabel {
             run_id: cx.run_id().clone(),
             depth: cx.depth(),
@@ -87,7 +89,11 @@ impl Driver {
             title: Arc::clone(cx.title()),
             prompt: Arc::clone(&job.instructions),
         };
-        let offered = offered(&job.tools, &cx, &job.runtime.policy);
+        let caller = Caller::new(cx.clone(), emit.clone(), job.tools.clone(), Arc::clone(&job.runtime));
+        let mut offered = caller.offered();
+        if let Some(direct) = direct {
+            offered = offered.filter(|tool| direct.contains(&tool.spec().name));
+        }
         let system = job.system_prompt.clone();
         Self {
             label: Arc::new(label),
@@ -96,6 +102,7 @@ impl Driver {
             job,
             cx,
             emit,
+            caller,
             calls: 0,
             carried: Usage::default(),
         }
@@ -246,42 +253,23 @@ impl Driver {
     /// Announces the calls of a turn, runs them at the same time, says each result when it is there, and brings them in order.
     async fn run_calls(&mut self, calls: Vec<PlannedCall>) -> Result<Vec<ToolReply>, SubAgentOutcome> {
         let mut announced = Vec::with_capacity(calls.len());
-        for call in calls {
-            let status =
-                call.message.or_else(|| self.job.tools.get(&call.name)?.status_text(&call.announced));
-            let update = ToolCallUpdate {
-                tool_call_id: call.id,
-                call_index: self.cx.mint_call_index(),
-                name: call.name,
-                args: call.announced,
-                message: status,
-                via: None,
-                extra: Extra::default(),
-            };
-            self.emit.send(update.clone()).await;
-            announced.push((update, call.args));
+        for PlannedCall { id, name, announced: args, message, args: usable } in calls {
+            let call = NewCall { id, name, args, message, via: None };
+            announced.push((self.caller.announce(call).await, usable));
         }
-        let clock = self.cx.root().clock().clone();
-        let mut running: FuturesUnordered<_> = announced
-            .into_iter()
-            .enumerate()
-            .map(|(place, (update, args))| {
-                let (run, emit) = (self.cx.clone(), self.emit.clone());
-                let (tools, runtime) = (self.job.tools.clone(), Arc::clone(&self.job.runtime));
-                let cx = ToolContext::new(run, emit, tools, runtime, &update);
-                let started = clock.now();
-                async move {
-                    let invoked = invoke(&update.name, args, cx).await;
-                    (place, update, started, invoked)
-                }
-            })
-            .collect();
+        let caller = &self.caller;
+        let make = |(place, (call, args)): (usize, (Announced, _))| async move {
+            (place, caller.make(call, args).await)
+        };
+        let mut running: FuturesUnordered<_> = announced.into_iter().enumerate().map(make).collect();
         let mut results: Vec<Option<ToolReply>> = Vec::new();
         results.resize_with(running.len(), || None);
-        while let Some((place, update, started, invoked)) = running.next().await {
-            self.emit.send(result_update(&update, &invoked.reply, clock.now(), started)).await;
+        while let Some((place, made)) = running.next().await {
+            let name = Arc::clone(made.name());
+            // Said before any other call goes on: it follows what the call itself said.
+            let invoked = caller.answer(made).await;
             if let Some(panic) = invoked.panicked {
-                let text = format!("the tool {} panicked: {panic}", update.name);
+                let text = format!("the tool {name} panicked: {panic}");
                 return Err(SubAgentOutcome::failed(FailureKind::Panic, text));
             }
             if let Some(result) = results.get_mut(place) {
@@ -289,27 +277,5 @@ impl Driver {
             }
         }
         Ok(results.into_iter().flatten().collect())
-    }
-}
-
-fn result_update(
-    call: &ToolCallUpdate,
-    reply: &ToolReply,
-    now: Timestamp,
-    started: Timestamp,
-) -> ToolResultUpdate {
-    let result = match &reply.for_model {
-        Value::Object(object) => object.clone(),
-        other => Map::from_iter([("result".to_owned(), other.clone())]),
-    };
-    ToolResultUpdate {
-        tool_call_id: call.tool_call_id.clone(),
-        call_index: call.call_index,
-        name: Arc::clone(&call.name),
-        is_error: reply.is_error,
-        result: Arc::new(result),
-        duration_ms: now.millis_since(started),
-        message: reply.for_person.clone(),
-        extra: Extra::default(),
     }
 }

@@ -17,6 +17,9 @@ use crate::tool::{MAX_NAME, Schema, ToolReply, is_tool_name};
 /// The longest label of a call that is kept, in bytes: several times those of the providers.
 const MAX_ID: usize = 256;
 
+/// What a structured run without a value is told.
+const REMINDER: &str = "The task is not done before you answer with a JSON value that satisfies the required schema. Answer with that JSON value alone, without any other text.";
+
 /// What the driver has to do next. Exhaustive on purpose: a driver that leaves one out hangs.
 #[derive(Debug)]
 pub enum Action {
@@ -76,6 +79,10 @@ pub struct LoopConfig {
     pub schema: Option<Schema>,
     /// Tools whose first successful result is the run's result.
     pub stop_on: Vec<String>,
+    /// The names of the tools that the model is offered, of those that the run has: the others are called by those. None: all.
+    pub direct: Option<Vec<String>>,
+    /// What a structured run reads that ended a turn without a value. Default: to answer with the JSON value alone.
+    pub reminder: Arc<str>,
 }
 
 impl Default for LoopConfig {
@@ -87,6 +94,8 @@ impl Default for LoopConfig {
             max_nudges: 2,
             schema: None,
             stop_on: Vec::new(),
+            direct: None,
+            reminder: REMINDER.into(),
         }
     }
 }
@@ -292,9 +301,10 @@ impl Machine {
                 content: reply.model_text(),
                 is_error,
             });
-            if !is_error && result_of_run.is_none() && self.config.stop_on.iter().any(|stop| **stop == *name)
-            {
-                result_of_run = Some(reply.for_model);
+            if !is_error && result_of_run.is_none() {
+                let stops = self.config.stop_on.iter().any(|stop| **stop == *name);
+                result_of_run =
+                    reply.finishes_with.map(|result| *result).or_else(|| stops.then_some(reply.for_model));
             }
         }
         if let Some(outcome) = self.cut.take() {
@@ -331,7 +341,8 @@ impl Machine {
             }
             Answer::NotJson if self.nudges < self.config.max_nudges => {
                 self.nudges += 1;
-                self.again(turn, "The task is not done before you answer with a JSON value that satisfies the required schema. Answer with that JSON value alone, without any other text.".to_owned())
+                let reminder = self.config.reminder.to_string();
+                self.again(turn, reminder)
             }
             Answer::NotJson if self.last_text.is_empty() => {
                 self.fail(FailureKind::Empty, "the answer was blank".to_owned())

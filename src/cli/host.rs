@@ -1,0 +1,196 @@
+//! What every command does that runs agents: model, tools and limits from the flags, then one tree, shown until it has ended.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::args::BackgroundPolicy as Background;
+use super::exit::ExitStatus;
+use super::options::{HostOptions, ModelChoice};
+use super::output::{Display, Streams, complain, delivered, write_result};
+use super::panics::Panics;
+use super::show::{Screen, Shown};
+use super::signals::{AtExit, Signals, cancel_on_signal};
+use crate::agent::tool_loop::{LoopConfig, ToolLoop};
+use crate::agent::{Agent, RunSearch, RunSubtask};
+use crate::budget::{RunLimits, TreeLimits};
+use crate::context::{BackgroundPolicy, Root, RootBuilder};
+use crate::error::Result;
+use crate::forward::RootRun;
+use crate::model::{ChatModel, OfflineModel, Script, ScriptModel};
+use crate::outcome::SubAgentOutcome;
+use crate::tool::workspace::Workspace;
+use crate::tool::{Policy, Producer, Toolset, chaos};
+
+/// What the agents of a command run on.
+pub(super) struct Host {
+    model: Arc<dyn ChatModel>,
+    producer: Arc<dyn Producer>,
+    tools: Toolset,
+    policy: Policy,
+}
+
+impl Host {
+    /// Makes what the flags ask for, lets `prepare` say what runs on it, and runs that to its end. What is wrong before anything
+    /// runs is bad usage.
+    pub(super) fn open<P, S>(options: &HostOptions, prepare: P) -> ExitCode
+    where
+        P: FnOnce(&Self) -> std::result::Result<S, String>,
+        S: FnOnce(&Root) -> RootRun,
+    {
+        let prepared = Self::new(options).and_then(|host| prepare(&host));
+        let start = match prepared {
+            Ok(start) => start,
+            Err(text) => {
+                complain(&mut io::stderr(), format_args!("error: {text}"));
+                return ExitStatus::Usage.into();
+            }
+        };
+        if let Some(limit) = options.no_room() {
+            complain(&mut io::stderr(), format_args!("stopped: {limit} leaves no room for a run"));
+            return ExitStatus::Stopped.into();
+        }
+        let streams = Streams::of_process();
+        let display = Display::of(options.output, streams);
+        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                complain(&mut io::stderr(), format_args!("error: the runtime does not start: {error}"));
+                return ExitStatus::Failed.into();
+            }
+        };
+        let panics = Panics::watch(matches!(display, Display::LiveOnStderr | Display::LiveOnStdout));
+        let work = go(root(options), start, display, streams, &panics);
+        let status = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
+        panics.tell(&mut io::stderr());
+        let status = status.unwrap_or_else(|_| {
+            complain(&mut io::stderr(), "error: this is a fault of anabranch itself: it panicked, see above");
+            ExitStatus::Failed
+        });
+        // A tool that ignored its cancel may still block a thread: the process does not wait for it.
+        runtime.shutdown_background();
+        status.into()
+    }
+
+    fn new(options: &HostOptions) -> std::result::Result<Self, String> {
+        let text = |error: crate::error::Error| error.to_string();
+        let model: Arc<dyn ChatModel> = match &options.model {
+            ModelChoice::Offline => Arc::new(OfflineModel::new()),
+            ModelChoice::Script(path) => Arc::new(ScriptModel::new(Script::load(path).map_err(text)?)),
+        };
+        let tools = toolset(&options.workspace, options.chaos).map_err(text)?;
+        let policy = Policy::default().allow(&options.allow).deny(&options.deny);
+        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none()) {
+            let names: Vec<&str> = tools.names().collect();
+            return Err(format!(
+                "--allow/--deny: there is no tool {unknown:?}; the tools are: {}",
+                names.join(", ")
+            ));
+        }
+        Ok(Self { model, producer: Arc::new(ToolLoop::new(LoopConfig::default())), tools, policy })
+    }
+
+    /// An agent with the model, the tools and the policy of the flags.
+    pub(super) fn agent(&self) -> Agent {
+        Agent::with_producer(Arc::clone(&self.model), Arc::clone(&self.producer))
+            .tools(self.tools.clone())
+            .policy(self.policy.clone())
+    }
+}
+
+fn toolset(workspace: &Path, with_chaos: bool) -> Result<Toolset> {
+    let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
+    let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
+    if with_chaos { chaos::add_to(&tools) } else { Ok(tools) }
+}
+
+fn root(options: &HostOptions) -> RootBuilder {
+    let limits = &options.limits;
+    let tree = TreeLimits {
+        depth: limits.max_depth,
+        live: limits.max_live,
+        total: limits.max_runs,
+        tokens: limits.budget_tokens,
+        cost_usd: limits.budget_usd,
+        ..TreeLimits::default()
+    };
+    let run = RunLimits {
+        turns: limits.max_turns,
+        tool_calls: limits.max_tool_calls,
+        wall: limits.timeout,
+        idle: limits.idle_timeout,
+        ..RunLimits::default()
+    };
+    let background = match options.background {
+        Background::Join => BackgroundPolicy::Join,
+        Background::Cancel => BackgroundPolicy::Cancel,
+    };
+    let builder = RootBuilder::default().tree_limits(tree).run_limits(run).background(background);
+    match options.seed {
+        Some(seed) => builder.seed(seed),
+        None => builder,
+    }
+}
+
+async fn go(
+    root: RootBuilder,
+    start: impl FnOnce(&Root) -> RootRun,
+    display: Display,
+    streams: Streams,
+    panics: &Panics,
+) -> ExitStatus {
+    let mut err = io::stderr();
+    let screen = match Screen::new(display, streams) {
+        Ok(screen) => screen,
+        Err(error) => {
+            complain(&mut err, format_args!("error: no thread for the output: {error}"));
+            return ExitStatus::Failed;
+        }
+    };
+    let root = match screen.journal() {
+        Some(journal) => root.journal(journal).build(),
+        None => root.build(),
+    };
+    // Before anything runs, so that no signal finds a run whose log it would cut off.
+    let signals = Signals::listen();
+    let at_exit = AtExit { outlet: screen.outlet().cloned(), panics: panics.clone() };
+    cancel_on_signal(signals, &root, at_exit);
+    let run = start(&root);
+    let Shown { outcome, printed } = screen.show(run, &root).await;
+    panics.tell(&mut err);
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitStatus::Cancelled,
+        Err(error) => {
+            delivered(Err(error), &mut err);
+            return ExitStatus::Failed;
+        }
+        Ok(()) => {}
+    }
+    tell(&outcome, display, streams)
+}
+
+/// Prints what is not in the tree or the log: the result, or why there is none.
+fn tell(outcome: &SubAgentOutcome, display: Display, streams: Streams) -> ExitStatus {
+    let mut err = io::stderr();
+    if let Some(result) = outcome.result()
+        && !matches!(display, Display::Messages | Display::Lines)
+        && !delivered(write_result(&mut io::stdout(), result, streams.stdout_is_terminal), &mut err)
+    {
+        return ExitStatus::Failed;
+    }
+    if let Some(error) = outcome.error_text() {
+        let kind = outcome.kind();
+        // "cancelled by user" says it all.
+        match error.starts_with(kind.as_str()) {
+            true => complain(&mut err, error),
+            false => complain(&mut err, format_args!("{kind}: {error}")),
+        }
+        if let Some(partial) = outcome.partial() {
+            complain(&mut err, "what there was of a result:");
+            let _ = write_result(&mut err, partial, true);
+        }
+    }
+    ExitStatus::from(outcome)
+}

@@ -1,0 +1,161 @@
+//! The calls of one run: announced, made, answered.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::context::ToolContext;
+use super::invoke::{Invoked, invoke};
+use super::policy::offered;
+use super::reply::ToolReply;
+use super::runtime::AgentRuntime;
+use super::toolset::Toolset;
+use crate::context::RunContext;
+use crate::id::ToolCallId;
+use crate::message::{Extra, Timestamp, ToolCallUpdate, ToolResultUpdate};
+use crate::stream::Emitter;
+
+/// What a run needs to call its tools. Every producer that calls tools does it through this, so that each call is in the log
+/// before its tool starts, and has one result.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    run: RunContext,
+    emit: Emitter,
+    tools: Toolset,
+    runtime: Arc<AgentRuntime>,
+}
+
+/// A call that is to be announced.
+#[derive(Debug, Clone)]
+pub struct NewCall {
+    /// The label of it.
+    pub id: ToolCallId,
+    /// The tool.
+    pub name: Arc<str>,
+    /// What the log says of the arguments.
+    pub args: Arc<Map<String, Value>>,
+    /// Status text. None: the tool's own.
+    pub message: Option<String>,
+    /// The `call_index` of the call from which this one comes, if one does.
+    pub via: Option<u32>,
+}
+
+/// A call that is in the log and has no result yet.
+#[derive(Debug, Clone)]
+pub struct Announced {
+    update: ToolCallUpdate,
+    since: Timestamp,
+}
+
+/// A call that has ended, and whose result is not in the log yet.
+#[derive(Debug, Clone)]
+pub struct Made {
+    call: Announced,
+    /// What it came to.
+    pub invoked: Invoked,
+}
+
+impl Made {
+    /// The tool's name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.call.update.name
+    }
+}
+
+impl Caller {
+    /// The calls of `run` to `tools`.
+    #[must_use]
+    pub fn new(run: RunContext, emit: Emitter, tools: Toolset, runtime: Arc<AgentRuntime>) -> Self {
+        Self { run, emit, tools, runtime }
+    }
+
+    /// The run that calls.
+    #[must_use]
+    pub fn run(&self) -> &RunContext {
+        &self.run
+    }
+
+    /// Where its messages go.
+    #[must_use]
+    pub fn emitter(&self) -> &Emitter {
+        &self.emit
+    }
+
+    /// Its tools.
+    #[must_use]
+    pub fn tools(&self) -> &Toolset {
+        &self.tools
+    }
+
+    /// Those of the tools that the run may call, as far as that is known beforehand: what could only be refused is not among them.
+    #[must_use]
+    pub fn offered(&self) -> Toolset {
+        offered(&self.tools, &self.run, &self.runtime.policy)
+    }
+
+    /// What children inherit.
+    #[must_use]
+    pub fn runtime(&self) -> &Arc<AgentRuntime> {
+        &self.runtime
+    }
+
+    /// Says that the call comes.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Emitter::send`].
+    pub async fn announce(&self, call: NewCall) -> Announced {
+        let NewCall { id, name, args, message, via } = call;
+        let message = message.or_else(|| self.tools.get(&name)?.status_text(&args));
+        let call_index = self.run.mint_call_index();
+        let update = ToolCallUpdate {
+            tool_call_id: id,
+            call_index,
+            name,
+            args,
+            message,
+            via,
+            extra: Extra::default(),
+        };
+        self.emit.send(update.clone()).await;
+        Announced { update, since: self.run.root().clock().now() }
+    }
+
+    /// Makes the call that was announced, with these arguments or with the reply to unusable ones. The caller then says its
+    /// result, with [`Caller::answer`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends the call as [`super::OnCancel::Drop`] says.
+    pub async fn make(&self, call: Announced, args: Result<Map<String, Value>, ToolReply>) -> Made {
+        let cx = ToolContext::new(self.clone(), &call.update);
+        let invoked = invoke(&call.update.name, args, cx).await;
+        Made { call, invoked }
+    }
+
+    /// Says the result of a call.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Emitter::send`].
+    pub async fn answer(&self, made: Made) -> Invoked {
+        let Made { call: Announced { update, since }, invoked } = made;
+        let result = match &invoked.reply.for_model {
+            Value::Object(object) => object.clone(),
+            other => Map::from_iter([("result".to_owned(), other.clone())]),
+        };
+        let result = ToolResultUpdate {
+            tool_call_id: update.tool_call_id,
+            call_index: update.call_index,
+            name: update.name,
+            is_error: invoked.reply.is_error,
+            result: Arc::new(result),
+            duration_ms: self.run.root().clock().now().millis_since(since),
+            message: invoked.reply.for_person.clone(),
+            extra: Extra::default(),
+        };
+        self.emit.send(result).await;
+        invoked
+    }
+}
