@@ -1,6 +1,10 @@
 //! Agents: producers that let a model decide, and the tools by which they delegate.
 
+#[cfg(feature = "codeact")]
+pub mod codeact;
 mod host;
+#[cfg(feature = "codeact")]
+pub mod sandbox;
 mod search;
 mod subtask;
 pub mod tool_loop;

@@ -28,8 +28,8 @@ pub struct Caller {
 /// A call that is to be announced.
 #[derive(Debug, Clone)]
 pub struct NewCall {
-    /// The label of it.
-    pub id: ToolCallId,
+    /// The label of it. None: one that is unique among all trees is made.
+    pub id: Option<ToolCallId>,
     /// The tool.
     pub name: Arc<str>,
     /// What the log says of the arguments.
@@ -45,6 +45,14 @@ pub struct NewCall {
 pub struct Announced {
     update: ToolCallUpdate,
     since: Timestamp,
+}
+
+impl Announced {
+    /// The call as it ends that is not made after all.
+    #[must_use]
+    pub fn unmade(self, reply: ToolReply) -> Made {
+        Made { call: self, invoked: Invoked { reply, panicked: None } }
+    }
 }
 
 /// A call that has ended, and whose result is not in the log yet.
@@ -68,6 +76,12 @@ impl Caller {
     #[must_use]
     pub fn new(run: RunContext, emit: Emitter, tools: Toolset, runtime: Arc<AgentRuntime>) -> Self {
         Self { run, emit, tools, runtime }
+    }
+
+    /// The same run's calls to these tools.
+    #[must_use]
+    pub fn with_tools(&self, tools: Toolset) -> Self {
+        Self { tools, ..self.clone() }
     }
 
     /// The run that calls.
@@ -109,6 +123,8 @@ impl Caller {
         let NewCall { id, name, args, message, via } = call;
         let message = message.or_else(|| self.tools.get(&name)?.status_text(&args));
         let call_index = self.run.mint_call_index();
+        let id =
+            id.unwrap_or_else(|| ToolCallId::new(format!("call_{}_{call_index}", self.run.run_id().short())));
         let update = ToolCallUpdate {
             tool_call_id: id,
             call_index,

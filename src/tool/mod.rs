@@ -25,6 +25,8 @@ pub use caller::{Announced, Caller, Made, NewCall};
 pub use context::ToolContext;
 pub use invoke::{Invoked, invoke};
 pub use policy::Policy;
+#[cfg(feature = "codeact")]
+pub(crate) use policy::offered;
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};
 pub use schema::Schema;

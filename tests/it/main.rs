@@ -35,6 +35,10 @@ mod tools;
 // run_subtask and run_search.
 mod subtasks;
 
+// Agents that act by writing code.
+#[cfg(feature = "codeact")]
+mod codeact;
+
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;
 

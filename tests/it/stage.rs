@@ -10,7 +10,7 @@ use anabranch::message::{MessageBody, ProcessingMessage, RunFinished};
 use anabranch::model::{ChatMessage, ChatModel, ChatRequest, ChatStream, Script, ScriptModel};
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::{TestRoot, timeline};
-use anabranch::tool::{AgentRuntime, Policy, Toolset, chaos};
+use anabranch::tool::{AgentRuntime, Policy, Producer, Toolset, chaos};
 use anabranch::tree::RunTree;
 use anabranch::{Agent, SubAgentOutcome};
 use futures::StreamExt;
@@ -111,6 +111,13 @@ impl Stage {
 
     pub fn agent(mut self, change: impl FnOnce(Agent) -> Agent) -> Self {
         self.agent = change(self.agent);
+        self
+    }
+
+    /// With this producer for all runs, instead of the tool loop.
+    pub fn produced_by(mut self, producer: impl Producer) -> Self {
+        let agent = Agent::with_producer(Arc::<Recorder>::clone(&self.model), Arc::new(producer));
+        self.agent = agent.tools(all_tools());
         self
     }
 

@@ -254,7 +254,7 @@ impl Driver {
     async fn run_calls(&mut self, calls: Vec<PlannedCall>) -> Result<Vec<ToolReply>, SubAgentOutcome> {
         let mut announced = Vec::with_capacity(calls.len());
         for PlannedCall { id, name, announced: args, message, args: usable } in calls {
-            let call = NewCall { id, name, args, message, via: None };
+            let call = NewCall { id: Some(id), name, args, message, via: None };
             announced.push((self.caller.announce(call).await, usable));
         }
         let caller = &self.caller;

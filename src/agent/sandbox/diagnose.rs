@@ -1,0 +1,135 @@
+//! Where a program failed, told in its own lines.
+
+use std::fmt::Write as _;
+
+use super::surface::{WRAPPER_LINES, mentions};
+
+/// What the engine calls the program's text in its stack traces.
+pub(super) const FILE: &str = "action";
+
+/// Lines that are longer get no caret: a person could not count it out.
+const CARET_LINE: usize = 160;
+
+/// How many frames are told.
+const MAX_FRAMES: usize = 12;
+
+/// A place in the program, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    line: u32,
+    column: u32,
+}
+
+/// The stack trace in the program's own lines, with an excerpt of the first. Frames of the host and of the wrapper are left out.
+/// Empty if no frame is the program's.
+pub(super) fn rebase(stack: &str, code: &str) -> String {
+    let lines = u32::try_from(code.lines().count()).unwrap_or(u32::MAX).max(1);
+    let mut text = String::new();
+    let mut frames = 0;
+    for frame in stack.lines() {
+        let Some((name, place)) = read_frame(frame, lines) else { continue };
+        if frames == MAX_FRAMES {
+            text.push_str("    …\n");
+            break;
+        }
+        let Place { line, column } = place;
+        let _ = match name {
+            Some(name) => writeln!(text, "    at {name} ({FILE}:{line}:{column})"),
+            None => writeln!(text, "    at {FILE}:{line}:{column}"),
+        };
+        if frames == 0 {
+            push_excerpt(&mut text, code, place);
+        }
+        frames += 1;
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn push_excerpt(text: &mut String, code: &str, Place { line, column }: Place) {
+    let Some(source) = code.lines().nth(line as usize - 1) else { return };
+    let shown = crate::tree::cut(source, CARET_LINE);
+    let _ = writeln!(text, "      your code, line {line}: {shown}");
+    if shown.len() == source.len() && source.chars().count() >= column as usize {
+        let indent = format!("      your code, line {line}: ").len() + column as usize - 1;
+        let _ = writeln!(text, "{:indent$}^", "");
+    }
+}
+
+/// A frame of the program, such as `    at name (action:3:9)` or `    at action:3:9`. The engine calls functions without a name,
+/// the wrapper among them, `<anonymous>`.
+fn read_frame(frame: &str, lines: u32) -> Option<(Option<&str>, Place)> {
+    let frame = frame.trim().strip_prefix("at ")?;
+    let (name, place) = match frame.strip_suffix(')').and_then(|frame| frame.rsplit_once(" (")) {
+        Some((name, place)) => (Some(name), place),
+        None => (None, frame),
+    };
+    let mut parts = place.strip_prefix(FILE)?.strip_prefix(':')?.split(':');
+    let line: u32 = parts.next()?.parse().ok()?;
+    let column: u32 = parts.next().and_then(|column| column.parse().ok()).unwrap_or(1);
+    if name == Some("<eval>") || line <= WRAPPER_LINES {
+        return None;
+    }
+    // What is missing at the end is told of the wrapper's last line.
+    let line = (line - WRAPPER_LINES).min(lines);
+    Some((name.filter(|name| *name != "<anonymous>"), Place { line, column }))
+}
+
+/// Where a program declares one of these names, if it does at all: the name and its line.
+pub(super) fn declaration(code: &str, name: &str) -> Option<u32> {
+    const KEYWORDS: [&str; 5] = ["let", "const", "var", "function", "class"];
+    let declares = |line: &str| {
+        mentions(line, name)
+            && KEYWORDS.iter().any(|keyword| {
+                let after =
+                    |at: usize| line.get(at + keyword.len()..).is_some_and(|rest| mentions(rest, name));
+                mentions(line, keyword) && line.match_indices(keyword).any(|(at, _)| after(at))
+            })
+    };
+    let at = code.lines().position(declares)?;
+    u32::try_from(at + 1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ac71_ac72_frames_are_told_in_the_programs_own_lines() {
+        let code = "const a = 1;\nasync function go() {\n  await tools.read({ a });\n}\nawait go();";
+        let stack = "    at read (native)\n    at go (action:4:9)\n    at <anonymous> (action:6:8)\n    at <eval> (action:7:1)\n";
+        let shown = rebase(stack, code);
+        let excerpt = "      your code, line 3:   await tools.read({ a });";
+        let caret = format!("{}^", " ".repeat(excerpt.find("tools").unwrap()));
+        assert_eq!(shown, format!("    at go (action:3:9)\n{excerpt}\n{caret}\n    at action:5:8"));
+    }
+
+    #[test]
+    fn no_frame_of_the_program_gives_nothing() {
+        for stack in [
+            "",
+            "    at read (native)",
+            "    at <eval> (action:7:1)",
+            "at action:1:5",
+            "at action",
+            "at action:x:y",
+            ")(",
+            "at (action",
+        ] {
+            assert_eq!(rebase(stack, "x"), "", "{stack}");
+        }
+        assert_eq!(
+            rebase("    at action:9:1", "x\ny"),
+            "    at action:2:1\n      your code, line 2: y\n                         ^"
+        );
+        assert_eq!(rebase("    at action:2:70", "x"), "    at action:1:70\n      your code, line 1: x");
+    }
+
+    #[test]
+    fn declarations_are_found_by_line() {
+        assert_eq!(declaration("x\nconst tools = 1", "tools"), Some(2));
+        assert_eq!(declaration("x\n\nasync function agent() {}", "agent"), Some(3));
+        assert_eq!(declaration("const { a, log } = b", "log"), Some(1));
+        assert_eq!(declaration("tools.x(); const y = 1", "tools"), None);
+    }
+}

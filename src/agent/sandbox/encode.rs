@@ -1,0 +1,140 @@
+//! Values of a program as JSON text.
+
+use rquickjs::{Ctx, Function, Result, Value};
+
+/// What JSON has no word for is shown rather than lost: big integers, functions, maps, sets, errors.
+const ENCODE: &str = r"((stringify, M, S, E) => value => stringify(value, (key, x) =>
+  typeof x === 'bigint' ? `${x}n`
+  : typeof x === 'function' ? `[function ${x.name || 'without a name'}]`
+  : typeof x === 'symbol' ? x.toString()
+  : x instanceof M ? Object.fromEntries(x)
+  : x instanceof S ? [...x]
+  : x instanceof E ? { name: x.name, message: x.message, code: x.code, data: x.data }
+  : x))(JSON.stringify, Map, Set, Error)";
+
+/// A value as JSON text. What is undefined is null.
+pub(super) fn encode<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> {
+    if value.is_undefined() || value.is_null() {
+        return Ok("null".to_owned());
+    }
+    let is_plain = value.is_string() || value.is_number() || value.is_bool();
+    let text: Option<rquickjs::String<'js>> = if is_plain {
+        ctx.json_stringify(value.clone())?
+    } else {
+        ctx.eval::<Function<'js>, _>(ENCODE)?.call((value.clone(),))?
+    };
+    text.map_or_else(|| Ok("null".to_owned()), |text| text_of(ctx, &text))
+}
+
+/// What a program passes to its host, as JSON text; empty if that is nothing, or nothing that JSON has.
+pub(super) fn passed<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<String> {
+    match value {
+        None => Ok(String::new()),
+        Some(value) if value.is_undefined() => Ok(String::new()),
+        Some(value) => match ctx.json_stringify(value)? {
+            Some(text) => text_of(ctx, &text),
+            None => Ok(String::new()),
+        },
+    }
+}
+
+/// A line of the record: texts as they are, other values as JSON, errors as they read.
+pub(super) fn line<'js>(ctx: &Ctx<'js>, values: &[Value<'js>], cap: usize) -> String {
+    let mut line = String::new();
+    for (place, value) in values.iter().enumerate() {
+        if place > 0 {
+            line.push(' ');
+        }
+        line.push_str(&shown(ctx, value));
+        if line.len() > cap {
+            break;
+        }
+    }
+    line
+}
+
+/// A value as a person reads it.
+pub(super) fn shown<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
+    if let Some(text) = value.as_string() {
+        return text_of(ctx, text).unwrap_or_default();
+    }
+    if value.is_undefined() {
+        return "undefined".to_owned();
+    }
+    if let Some(error) = value.as_exception() {
+        let name: Option<String> = error.as_object().get("name").ok();
+        return titled(name.as_deref(), &error.message().unwrap_or_default());
+    }
+    encode(ctx, value).unwrap_or_else(|_| {
+        ctx.catch();
+        "(a value that cannot be shown)".to_owned()
+    })
+}
+
+/// `Name: message`; the name is left out where it says nothing, or the message says it already.
+pub(super) fn titled(name: Option<&str>, message: &str) -> String {
+    match name {
+        Some(name) if !name.is_empty() && name != "Error" && !message.contains(name) => {
+            format!("{name}: {message}")
+        }
+        _ => message.to_owned(),
+    }
+}
+
+/// JavaScript's strings may have halves of characters, which UTF-8 has not: such a string is shown with them escaped.
+fn text_of<'js>(ctx: &Ctx<'js>, text: &rquickjs::String<'js>) -> Result<String> {
+    text.to_string().or_else(|_| {
+        let escaped =
+            ctx.json_stringify(text.as_value().clone())?.map(|text| text.to_string()).transpose()?;
+        Ok(escaped.unwrap_or_default().trim_matches('"').to_owned())
+    })
+}
+
+/// Reads JSON text of a program. Halves of characters, which JavaScript escapes and Rust has no word for, become U+FFFD.
+pub(crate) fn read_json(text: &str) -> std::result::Result<serde_json::Value, serde_json::Error> {
+    serde_json::from_str(text).or_else(|error| {
+        if !text.contains("\\u") {
+            return Err(error);
+        }
+        serde_json::from_str(&well_formed(text))
+    })
+}
+
+fn well_formed(text: &str) -> String {
+    let unit = |at: usize| {
+        let escape = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(escape, 16).ok()
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        let escape = at + found;
+        out.push_str(text.get(at..escape).unwrap_or_default());
+        let (shown, length) = match (unit(escape), unit(escape + 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (text.get(escape..escape + 12), 12),
+            (Some(0xD800..=0xDFFF), _) => (Some("\u{FFFD}"), 6),
+            _ => (text.get(escape..escape + 2), 2),
+        };
+        out.push_str(shown.unwrap_or_default());
+        at = escape + length;
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn half_characters_do_not_lose_the_whole() {
+        assert_eq!(read_json(r#"{"a": "x\ud800y"}"#).unwrap(), json!({"a": "x\u{FFFD}y"}));
+        assert_eq!(
+            read_json(r#"["\ud83d\ude00", "\\ud800", "\udc00\ud83d"]"#).unwrap(),
+            json!(["😀", "\\ud800", "\u{FFFD}\u{FFFD}"])
+        );
+        assert!(read_json(r#"["\ud800""#).is_err() && read_json("{").is_err());
+    }
+}

@@ -1,0 +1,251 @@
+//! One JavaScript runtime, stepped: it runs until the program waits or has ended, and then gives its thread back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rquickjs::context::EvalOptions;
+use rquickjs::promise::PromiseState;
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Runtime, Value};
+
+use super::diagnose::{FILE, declaration, rebase};
+use super::encode::{encode, shown, titled};
+use super::guest::{Guest, Main, clear, furnish, is_waiting};
+use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
+use super::program::Program;
+use super::surface::wrap;
+
+/// Tells an engine that it is to stop, from any thread.
+#[derive(Debug)]
+pub(super) struct Stop {
+    is_cancelled: AtomicBool,
+    deadline: Instant,
+}
+
+impl Stop {
+    pub(super) fn new(deadline: Instant) -> Self {
+        Self { is_cancelled: AtomicBool::new(false), deadline }
+    }
+
+    pub(super) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+    }
+
+    /// Why it is to stop, if it is.
+    pub(super) fn why(&self) -> Option<GuestErrorKind> {
+        if self.is_cancelled.load(Ordering::Acquire) {
+            return Some(GuestErrorKind::Cancelled);
+        }
+        (Instant::now() >= self.deadline).then_some(GuestErrorKind::TimedOut)
+    }
+}
+
+/// A program in its runtime. A runtime of its own for each: nothing survives it.
+pub(super) struct Engine {
+    program: Program,
+    stop: Arc<Stop>,
+    guest: Arc<Guest>,
+    has_begun: bool,
+    context: Context,
+}
+
+impl Engine {
+    /// A runtime with the program's names in it. Nothing of the program has run.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for it.
+    pub(super) fn new(program: Program, stop: Arc<Stop>) -> Result<Self, Box<Ended>> {
+        let guest = Arc::new(Guest::default());
+        let build = || -> rquickjs::Result<Context> {
+            let runtime = Runtime::new()?;
+            runtime.set_memory_limit(program.limits.heap_bytes);
+            runtime.set_max_stack_size(program.limits.stack_bytes.min(1 << 20));
+            let watched = Arc::clone(&stop);
+            runtime.set_interrupt_handler(Some(Box::new(move || watched.why().is_some())));
+            let noted = Arc::clone(&guest);
+            runtime.set_host_promise_rejection_tracker(Some(Box::new(
+                move |ctx, promise, reason, is_handled| {
+                    noted.rejected(&ctx, promise, &reason, is_handled);
+                },
+            )));
+            Context::full(&runtime)
+        };
+        let failed = |error: rquickjs::Error| {
+            let error =
+                GuestError::new(GuestErrorKind::Memory, format!("the runtime does not start: {error}"));
+            Box::new(Ended { result: Err(error), lines_left_out: 0 })
+        };
+        let context = build().map_err(failed)?;
+        let furnished = context.with(|ctx| furnish(&ctx, &guest, &program).catch(&ctx).map_err(|_| ()));
+        if furnished.is_err() {
+            context.with(|ctx| clear(&ctx));
+            return Err(failed(rquickjs::Error::Allocation));
+        }
+        Ok(Self { program, stop, guest, has_begun: false, context })
+    }
+
+    /// Runs until the program waits or has ended. What it says meanwhile is added to `said`; after the end there is no step.
+    pub(super) fn step(&mut self, replies: Vec<HostReply>, said: &mut Vec<GuestEvent>) -> Option<Ended> {
+        let context = self.context.clone();
+        let result = context.with(|ctx| {
+            let result = self.run(&ctx, replies)?;
+            self.guest.tell_unhandled(&ctx, &self.program.limits);
+            Some(result)
+        });
+        said.extend(self.guest.take_said());
+        result.map(|result| Ended { result, lines_left_out: self.guest.left_out() })
+    }
+
+    fn run<'js>(&mut self, ctx: &Ctx<'js>, replies: Vec<HostReply>) -> Option<Result<String, GuestError>> {
+        if let Some(kind) = self.stop.why() {
+            return Some(Err(self.stopped(kind)));
+        }
+        if !self.has_begun {
+            if let Err(error) = self.begin(ctx) {
+                return Some(Err(self.stop.why().map_or(error, |kind| self.stopped(kind))));
+            }
+            self.has_begun = true;
+        }
+        for reply in replies {
+            // An answer that its memory cannot hold.
+            if let Err(error) = Guest::settle(ctx, reply).catch(ctx) {
+                return Some(Err(self.threw(ctx, &error)));
+            }
+        }
+        while ctx.execute_pending_job() {
+            // Endless small jobs do not meet the interrupt handler.
+            if let Some(kind) = self.stop.why() {
+                return Some(Err(self.stopped(kind)));
+            }
+        }
+        if let Some(kind) = self.stop.why() {
+            return Some(Err(self.stopped(kind)));
+        }
+        let main = ctx.userdata::<Main<'js>>()?.borrow().clone()?;
+        match main.state() {
+            PromiseState::Pending if is_waiting(ctx) => None,
+            PromiseState::Pending => {
+                let text = "the program waits for a promise that nothing will settle";
+                Some(Err(GuestError::new(GuestErrorKind::Stuck, text)))
+            }
+            PromiseState::Resolved | PromiseState::Rejected => {
+                let result = main.result::<Value<'js>>()?.and_then(|value| encode(ctx, &value)).catch(ctx);
+                Some(result.map_err(|error| self.threw(ctx, &error)).and_then(|text| self.fitting(text)))
+            }
+        }
+    }
+
+    fn begin<'js>(&self, ctx: &Ctx<'js>) -> Result<(), GuestError> {
+        let names = self.program.surface.mentioned(&self.program.code);
+        match eval(ctx, wrap(&self.program.code, &names)) {
+            Ok(main) => {
+                if let Some(place) = ctx.userdata::<Main<'js>>() {
+                    *place.borrow_mut() = Some(main);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = self.threw(ctx, &error);
+                // The names are the first suspects of what compiles without them.
+                if error.kind == GuestErrorKind::Syntax
+                    && let Some(taken) = self.taken_name(ctx, &names)
+                {
+                    return Err(taken);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The name that the program declares although it is taken, if that is what is wrong with it.
+    fn taken_name(&self, ctx: &Ctx<'_>, names: &[&'static str]) -> Option<GuestError> {
+        let code = &self.program.code;
+        // Made and never called: only the compiler looks at it.
+        let compiles = |names: &[&str]| {
+            let result = eval_value(ctx, format!("(()=>{})", wrap(code, names)));
+            result.map_err(|_| ctx.catch()).is_ok()
+        };
+        if !compiles(&[]) {
+            return None;
+        }
+        let name = names.iter().find(|name| !compiles(&[**name]))?;
+        let place = declaration(code, name).map(|line| format!(" in line {line}")).unwrap_or_default();
+        let text = format!("the name `{name}` is taken and is declared anew{place}: call it something else");
+        Some(GuestError::new(GuestErrorKind::Syntax, text))
+    }
+
+    fn stopped(&self, kind: GuestErrorKind) -> GuestError {
+        let text = match kind {
+            GuestErrorKind::TimedOut => {
+                format!(
+                    "the program ran for its {} and was ended",
+                    humantime::format_duration(self.program.limits.wall)
+                )
+            }
+            _ => "the program was ended from outside".to_owned(),
+        };
+        GuestError::new(kind, text)
+    }
+
+    fn threw<'js>(&self, ctx: &Ctx<'js>, error: &CaughtError<'js>) -> GuestError {
+        let (name, message, stack) = match error {
+            CaughtError::Exception(error) => {
+                let name: Option<String> = error.as_object().get("name").ok();
+                (name, error.message().unwrap_or_default(), error.stack().unwrap_or_default())
+            }
+            CaughtError::Value(value) if value.is_null() => {
+                let text = "null was thrown, as also happens where no memory is left for an error";
+                (None, text.to_owned(), String::new())
+            }
+            CaughtError::Value(value) => (None, shown(ctx, value), String::new()),
+            CaughtError::Error(error) => (None, error.to_string(), String::new()),
+        };
+        let kind = match (name.as_deref(), message.as_str()) {
+            (_, "out of memory") => GuestErrorKind::Memory,
+            (Some("SyntaxError"), _) if !self.has_begun => GuestErrorKind::Syntax,
+            _ => GuestErrorKind::Threw,
+        };
+        let message = match (kind, message.as_str()) {
+            (GuestErrorKind::Memory, _) => {
+                format!("out of memory: a program has {} MiB", self.program.limits.heap_bytes >> 20)
+            }
+            (_, "Maximum call stack size exceeded" | "stack overflow") => {
+                format!(
+                    "the calls nest too deep: a program's stack has {} KiB",
+                    self.program.limits.stack_bytes >> 10
+                )
+            }
+            _ => titled(name.as_deref(), &message),
+        };
+        let message = crate::message::cap_text(&message, 4_000);
+        GuestError { kind, message, stack: rebase(&stack, &self.program.code) }
+    }
+
+    fn fitting(&self, text: String) -> Result<String, GuestError> {
+        let (chars, max) = (text.chars().count(), self.program.limits.output_chars);
+        if chars <= max {
+            return Ok(text);
+        }
+        let text =
+            format!("the result has {chars} characters, and a program may return {max}: return less of it");
+        Err(GuestError::new(GuestErrorKind::Threw, text))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.context.with(|ctx| clear(&ctx));
+    }
+}
+
+fn eval<'js>(ctx: &Ctx<'js>, code: String) -> Result<Promise<'js>, CaughtError<'js>> {
+    let value = eval_value(ctx, code).catch(ctx)?;
+    value.into_promise().ok_or(CaughtError::Error(rquickjs::Error::Unknown))
+}
+
+fn eval_value<'js>(ctx: &Ctx<'js>, code: String) -> rquickjs::Result<Value<'js>> {
+    let mut options = EvalOptions::default();
+    options.filename = Some(FILE.to_owned());
+    ctx.eval_with_options(code, options)
+}

@@ -1,0 +1,327 @@
+//! The host's functions as a program sees them, and what they share with the engine.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rquickjs::function::{Opt, Rest};
+use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
+
+use super::encode::{line, passed, shown};
+use super::port::{Ask, GuestEvent, HostReply};
+use super::program::{GuestLimits, Program, Surface};
+use super::surface::mentions;
+use crate::message::Severity;
+
+/// Where programs get `parallel` and `pipeline` from, when they mention them.
+const FAN_OUT: &str = include_str!("fan_out.js");
+
+/// How much of one line is kept, in bytes: a part of what a program may log in all.
+const LINE_BYTES: usize = 16 * 1024;
+
+/// How many asks may wait for their answers at once: more than a program can await sensibly, and few enough for memory.
+const MAX_PENDING: usize = 4_096;
+
+/// How many rejections are told that nobody handled.
+const MAX_UNHANDLED: usize = 8;
+
+/// What the functions of a program share with its engine. Locked for one step at a time, by the thread that runs the engine.
+#[derive(Default)]
+pub(super) struct Guest(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    said: Vec<GuestEvent>,
+    next: u32,
+    agent_calls: u32,
+    logged_chars: usize,
+    logged_lines: usize,
+    left_out: u64,
+    /// What the promises of [`Unhandled`] were rejected with.
+    unhandled: Vec<String>,
+}
+
+/// Asks without an answer: how to resolve and to reject each, and the error to reject it with. That was made where the ask was,
+/// so it knows the place. Kept by the runtime, since it belongs to it.
+type Pending<'js> = RefCell<HashMap<u32, Vec<Object<'js>>>>;
+
+/// Promises that were rejected while nobody handled them.
+type Unhandled<'js> = RefCell<Vec<Value<'js>>>;
+
+/// The promise of the program itself.
+pub(super) type Main<'js> = RefCell<Option<Promise<'js>>>;
+
+impl Guest {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was said since the last time.
+    pub(super) fn take_said(&self) -> Vec<GuestEvent> {
+        std::mem::take(&mut self.lock().said)
+    }
+
+    /// Lines beyond the bounds.
+    pub(super) fn left_out(&self) -> u64 {
+        self.lock().left_out
+    }
+
+    /// Settles the promise of an ask.
+    pub(super) fn settle<'js>(ctx: &Ctx<'js>, reply: HostReply) -> Result<()> {
+        let pending =
+            ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
+        let Some(Ok([resolve, reject, error])) = pending.map(<[Object<'js>; 3]>::try_from) else {
+            return Ok(());
+        };
+        let settle = |by: Object<'js>, with: Value<'js>| match by.into_value().into_function() {
+            Some(by) => by.call::<_, ()>((with,)),
+            None => Ok(()),
+        };
+        match reply.outcome {
+            Ok(text) => settle(resolve, ctx.json_parse(text)?),
+            Err(failure) => {
+                error.set("message", failure.message)?;
+                if let Some(code) = failure.code {
+                    error.set("code", code)?;
+                }
+                if let Some(data) = failure.data {
+                    error.set("data", ctx.json_parse(data)?)?;
+                }
+                settle(reject, error.into_value())
+            }
+        }
+    }
+
+    fn ask<'js>(&self, ctx: &Ctx<'js>, ask: Ask) -> Result<Promise<'js>> {
+        if ctx.userdata::<Pending<'js>>().is_some_and(|pending| pending.borrow().len() >= MAX_PENDING) {
+            let text =
+                format!("{MAX_PENDING} calls wait for their answers already: await some of them first");
+            return rejected(ctx, &text, "too_many_calls");
+        }
+        let (promise, resolve, reject) = ctx.promise()?;
+        let error = Exception::from_message(ctx.clone(), "")?.into_object();
+        let id = {
+            let mut state = self.lock();
+            let id = state.next;
+            state.next = state.next.wrapping_add(1);
+            state.said.push(GuestEvent::Ask { id, ask });
+            id
+        };
+        if let Some(pending) = ctx.userdata::<Pending<'js>>() {
+            pending.borrow_mut().insert(id, vec![resolve.into_inner(), reject.into_inner(), error]);
+        }
+        Ok(promise)
+    }
+
+    fn log(&self, limits: &GuestLimits, severity: Severity, text: String) {
+        let mut state = self.lock();
+        let chars = text.chars().count();
+        if state.logged_lines >= limits.log_lines || state.logged_chars + chars > limits.output_chars {
+            // What comes later is left out too, so that nobody takes the rest for the whole.
+            state.logged_lines = limits.log_lines;
+            state.left_out += 1;
+            return;
+        }
+        state.logged_lines += 1;
+        state.logged_chars += chars;
+        state.said.push(GuestEvent::Log { severity, text });
+    }
+
+    /// Notes a rejection that nobody handles so far, or that somebody does after all.
+    pub(super) fn rejected<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        promise: Value<'js>,
+        reason: &Value<'js>,
+        is_handled: bool,
+    ) {
+        let Some(unhandled) = ctx.userdata::<Unhandled<'js>>() else { return };
+        if !is_handled {
+            // Few are worth telling.
+            if unhandled.borrow().len() < MAX_UNHANDLED {
+                let text = crate::message::cap_text(&shown(ctx, reason), 300);
+                self.lock().unhandled.push(text);
+                unhandled.borrow_mut().push(promise);
+            }
+            return;
+        }
+        let place = unhandled.borrow().iter().position(|one| *one == promise);
+        if let Some(place) = place {
+            unhandled.borrow_mut().remove(place);
+            self.lock().unhandled.remove(place);
+        }
+    }
+
+    /// Says which rejections nobody handled, at the end. That of the program itself is its end, and told as that.
+    pub(super) fn tell_unhandled<'js>(&self, ctx: &Ctx<'js>, limits: &GuestLimits) {
+        let main = ctx.userdata::<Main<'js>>().and_then(|main| main.borrow().clone());
+        let Some(unhandled) = ctx.userdata::<Unhandled<'js>>() else { return };
+        let texts = std::mem::take(&mut self.lock().unhandled);
+        for (promise, text) in unhandled.take().into_iter().zip(texts) {
+            if main.as_ref().is_none_or(|main| *main.as_value() != promise) {
+                self.log(limits, Severity::Warning, format!("a call that nobody awaited failed: {text}"));
+            }
+        }
+    }
+}
+
+/// Whether an answer is awaited.
+pub(super) fn is_waiting<'js>(ctx: &Ctx<'js>) -> bool {
+    ctx.userdata::<Pending<'js>>().is_some_and(|pending| !pending.borrow().is_empty())
+}
+
+/// Lets go of all that belongs to the runtime, before it ends.
+pub(super) fn clear<'js>(ctx: &Ctx<'js>) {
+    let _ = ctx.remove_userdata::<Pending<'js>>();
+    let _ = ctx.remove_userdata::<Unhandled<'js>>();
+    let _ = ctx.remove_userdata::<Main<'js>>();
+}
+
+/// A promise that is rejected at once.
+fn rejected<'js>(ctx: &Ctx<'js>, message: &str, code: &str) -> Result<Promise<'js>> {
+    let error = Exception::from_message(ctx.clone(), message)?;
+    error.as_object().set("code", code)?;
+    let (promise, _, reject) = ctx.promise()?;
+    reject.call::<_, ()>((error,))?;
+    Ok(promise)
+}
+
+/// Gives a program its names.
+pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program) -> Result<()> {
+    let fresh = ctx.store_userdata(Pending::<'js>::default()).is_ok()
+        && ctx.store_userdata(Unhandled::<'js>::default()).is_ok()
+        && ctx.store_userdata(Main::<'js>::default()).is_ok();
+    if !fresh {
+        return Err(rquickjs::Error::Allocation);
+    }
+    let globals = ctx.globals();
+    let limits = program.limits;
+    if mentions(&program.code, "tools") {
+        globals.set("tools", tools(ctx, guest, &program.tools)?)?;
+    }
+    let log = |severity: Severity| {
+        let guest = Arc::clone(guest);
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, values: Rest<Value<'js>>| {
+            let text = line(&ctx, &values.0, LINE_BYTES);
+            guest.log(&limits, severity, crate::message::cap_text(&text, LINE_BYTES));
+        })
+    };
+    let console = Object::new(ctx.clone())?;
+    for (name, severity) in [
+        ("log", Severity::Info),
+        ("info", Severity::Info),
+        ("debug", Severity::Info),
+        ("warn", Severity::Warning),
+        ("error", Severity::Error),
+    ] {
+        console.set(name, log(severity)?)?;
+    }
+    globals.set("console", console)?;
+    globals.set("log", log(Severity::Info)?)?;
+    let sleeper = Arc::clone(guest);
+    let sleep = move |ctx: Ctx<'js>, ms: Opt<f64>| {
+        // What is no time is none, as `setTimeout` has it.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, which is meant"
+        )]
+        let ms = ms.0.unwrap_or(0.0).max(0.0) as u64;
+        sleeper.ask(&ctx, Ask::Sleep { ms }).map(Promise::into_value)
+    };
+    globals.set("sleep", Function::new(ctx.clone(), sleep)?)?;
+    if mentions(&program.code, "parallel") || mentions(&program.code, "pipeline") {
+        ctx.eval::<Function<'js>, _>(FAN_OUT)?.call::<_, ()>((globals.clone(), log(Severity::Warning)?))?;
+    }
+    match &program.surface {
+        Surface::Action => furnish_action(ctx, guest)?,
+        Surface::Script { inputs, max_agent_calls } => furnish_script(ctx, guest, inputs, *max_agent_calls)?,
+    }
+    for name in ["eval", "Function"] {
+        globals.remove(name)?;
+    }
+    Ok(())
+}
+
+fn tools<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, names: &[String]) -> Result<Object<'js>> {
+    let tool = |ctx: &Ctx<'js>, name: String| {
+        let guest = Arc::clone(guest);
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, args: Opt<Value<'js>>| {
+            let args = passed(&ctx, args.0)?;
+            guest.ask(&ctx, Ask::Tool { name: name.clone(), args }).map(Promise::into_value)
+        })
+    };
+    // A name that is none of them is asked for all the same: the host says which there are.
+    let other = Arc::clone(guest);
+    let missing = Function::new(ctx.clone(), move |ctx: Ctx<'js>, name: std::string::String| {
+        other.ask(&ctx, Ask::Tool { name, args: std::string::String::new() }).map(Promise::into_value)
+    })?;
+    let beyond: Object<'js> = ctx.eval::<Function<'js>, _>(BEYOND)?.call((missing,))?;
+    let tools = Object::new(ctx.clone())?;
+    tools.set_prototype(Some(&beyond))?;
+    for name in names {
+        tools.set(name.as_str(), tool(ctx, name.clone())?)?;
+    }
+    Ok(tools)
+}
+
+/// The prototype of `tools`. What the language itself asks an object for is no tool.
+const BEYOND: &str = "(missing => new Proxy(Object.create(null), { get: (_, name) =>
+  typeof name === 'symbol' || name === 'then' || name === 'toJSON' ? undefined : () => missing(name) }))";
+
+fn furnish_action<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>) -> Result<()> {
+    let globals = ctx.globals();
+    let searcher = Arc::clone(guest);
+    let search = move |ctx: Ctx<'js>, query: Opt<Value<'js>>, limit: Opt<Value<'js>>| {
+        let ask = Ask::SearchTools { query: passed(&ctx, query.0)?, limit: passed(&ctx, limit.0)? };
+        searcher.ask(&ctx, ask).map(Promise::into_value)
+    };
+    globals.set("search_tools", Function::new(ctx.clone(), search)?)?;
+    let finisher = Arc::clone(guest);
+    let finish = move |ctx: Ctx<'js>, value: Opt<Value<'js>>| {
+        let value = passed(&ctx, value.0)?;
+        finisher.ask(&ctx, Ask::Finish { value }).map(Promise::into_value)
+    };
+    globals.set("finish", Function::new(ctx.clone(), finish)?)
+}
+
+fn furnish_script<'js>(
+    ctx: &Ctx<'js>,
+    guest: &Arc<Guest>,
+    inputs: &serde_json::Value,
+    max_calls: u32,
+) -> Result<()> {
+    let globals = ctx.globals();
+    globals.set("inputs", ctx.json_parse(inputs.to_string())?)?;
+    let budget = Object::new(ctx.clone())?;
+    budget.set("maxAgentCalls", max_calls)?;
+    let (calls, left, usage) = (Arc::clone(guest), Arc::clone(guest), Arc::clone(guest));
+    budget.set("agentCalls", Function::new(ctx.clone(), move || calls.lock().agent_calls)?)?;
+    let remaining = move || max_calls.saturating_sub(left.lock().agent_calls);
+    budget.set("remainingCalls", Function::new(ctx.clone(), remaining)?)?;
+    let usage = move |ctx: Ctx<'js>| usage.ask(&ctx, Ask::Usage).map(Promise::into_value);
+    budget.set("usage", Function::new(ctx.clone(), usage)?)?;
+    globals.set("budget", budget)?;
+    let caller = Arc::clone(guest);
+    let agent = move |ctx: Ctx<'js>, prompt: Opt<Value<'js>>, options: Opt<Value<'js>>| {
+        let prompt =
+            prompt.0.as_ref().and_then(Value::as_string).map(|prompt| shown(&ctx, prompt.as_value()));
+        let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
+            let text = "agent(prompt, options): the prompt must be a text that says what to do";
+            return rejected(&ctx, text, "missing_prompt").map(Promise::into_value);
+        };
+        let options = passed(&ctx, options.0)?;
+        {
+            // Counted here, where it is admitted, so that `budget` and the host agree at any moment.
+            let mut state = caller.lock();
+            if state.agent_calls >= max_calls {
+                drop(state);
+                let text = format!("the script has made all of its {max_calls} agent calls");
+                return rejected(&ctx, &text, "max_agent_calls_reached").map(Promise::into_value);
+            }
+            state.agent_calls += 1;
+        }
+        caller.ask(&ctx, Ask::Agent { prompt, options }).map(Promise::into_value)
+    };
+    globals.set("agent", Function::new(ctx.clone(), agent)?)
+}

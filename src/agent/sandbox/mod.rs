@@ -1,0 +1,26 @@
+//! Where code runs that a model wrote: JavaScript behind a port, with no network, no files and no timers of its own.
+//!
+//! A program asks its host for everything that it cannot do itself (tools, sub-agents, sleep), and the host answers. What crosses
+//! is JSON, whether the program runs in this process ([`InProcess`]) or in one of its own ([`ChildProcess`]).
+//!
+//! [`Engine`](engine::Engine) is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
+
+mod bridge;
+// mod child;
+// mod child_process;
+mod diagnose;
+mod encode;
+mod engine;
+mod guest;
+mod in_process;
+mod port;
+mod program;
+mod surface;
+
+// pub use child::serve_stdio;
+// pub use child_process::ChildProcess;
+pub(crate) use bridge::{Bridge, Hands, Played};
+pub(crate) use encode::read_json;
+pub use in_process::InProcess;
+pub use port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Sandbox, Session};
+pub use program::{GuestLimits, Program, Surface};
