@@ -41,6 +41,10 @@ pub(super) enum Command {
     #[command(after_help = "\
 Exit status: 0 the log holds; 1 it does not, or has lines that are no messages; 2 it cannot be read.")]
     Verify(VerifyArgs),
+
+    /// Run one program for the process that started this one: what `--sandbox process` does.
+    #[command(hide = true)]
+    Sandbox,
 }
 
 #[derive(Debug, Args)]
@@ -102,6 +106,16 @@ pub(super) struct HostArgs {
     /// Add a set of tools: `chaos` has tools that sleep, hang, fail, panic and flood, for whoever tests an agent or a UI.
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     pub(super) tools: Vec<ToolSet>,
+
+    /// Where the code of agents runs.
+    #[arg(
+        long,
+        value_name = "WHERE",
+        default_value = "in-process",
+        env = "ANABRANCH_SANDBOX",
+        hide_env_values = true
+    )]
+    pub(super) sandbox: SandboxKind,
 
     /// Make ids and jitter reproducible [default: different each time].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
@@ -182,6 +196,15 @@ pub(crate) enum RunOutput {
 pub(crate) enum ToolSet {
     /// Tools that sleep, hang, fail, panic and flood.
     Chaos,
+}
+
+/// Where code runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SandboxKind {
+    /// In this process: quick, with limits of memory and time.
+    InProcess,
+    /// In a process of its own for each action, which is killed at its deadline and may crash without harm.
+    Process,
 }
 
 /// What happens to background runs when the root's own work has ended.

@@ -10,6 +10,7 @@ use super::exit::ExitStatus;
 use super::options::RunOptions;
 use super::output::{Streams, complain, delivered};
 use super::{replay, run, verify};
+use crate::agent::sandbox::serve_stdio;
 
 /// The whole program. Prints through `io::Write`, so that a closed pipe is an error that it handles, never a panic.
 #[must_use]
@@ -35,6 +36,10 @@ pub fn main() -> ExitCode {
             let mut out = io::BufWriter::new(io::stdout().lock());
             replay::replay(&args, Streams::of_process(), &mut out, &mut io::stderr()).into()
         }
+        Command::Sandbox => match serve_stdio() {
+            Ok(()) => ExitStatus::Completed.into(),
+            Err(_) => ExitStatus::Failed.into(),
+        },
         Command::Verify(args) => {
             let mut out = io::BufWriter::new(io::stdout().lock());
             let status = verify::verify(&args.file, &mut out, &mut io::stderr());

@@ -6,14 +6,15 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::args::BackgroundPolicy as Background;
+use super::args::{BackgroundPolicy as Background, SandboxKind};
 use super::exit::ExitStatus;
 use super::options::{HostOptions, ModelChoice};
 use super::output::{Display, Streams, complain, delivered, write_result};
 use super::panics::Panics;
 use super::show::{Screen, Shown};
 use super::signals::{AtExit, Signals, cancel_on_signal};
-use crate::agent::tool_loop::{LoopConfig, ToolLoop};
+use crate::agent::codeact::{CodeAct, EXECUTE_CODE};
+use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
 use crate::agent::{Agent, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
@@ -82,14 +83,24 @@ impl Host {
         };
         let tools = toolset(&options.workspace, options.chaos).map_err(text)?;
         let policy = Policy::default().allow(&options.allow).deny(&options.deny);
-        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none()) {
+        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none() && *name != EXECUTE_CODE)
+        {
             let names: Vec<&str> = tools.names().collect();
             return Err(format!(
                 "--allow/--deny: there is no tool {unknown:?}; the tools are: {}",
                 names.join(", ")
             ));
         }
-        Ok(Self { model, producer: Arc::new(ToolLoop::new(LoopConfig::default())), tools, policy })
+        let sandbox: Arc<dyn Sandbox> = match options.sandbox {
+            SandboxKind::InProcess => Arc::new(InProcess),
+            SandboxKind::Process => {
+                let program = std::env::current_exe().map_err(|error| {
+                    format!("--sandbox process: this program cannot find itself: {error}")
+                })?;
+                Arc::new(ChildProcess::new(program, ["sandbox"]))
+            }
+        };
+        Ok(Self { model, producer: Arc::new(CodeAct::new(sandbox)), tools, policy })
     }
 
     /// An agent with the model, the tools and the policy of the flags.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, ToolSet};
+use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, SandboxKind, ToolSet};
 use crate::budget::Limit;
 
 /// What `run` is to do.
@@ -36,6 +36,8 @@ pub(crate) struct HostOptions {
     pub(crate) deny: Vec<String>,
     /// Whether the fault tools are there.
     pub(crate) chaos: bool,
+    /// Where code runs.
+    pub(crate) sandbox: SandboxKind,
     /// The seed of ids and jitter.
     pub(crate) seed: Option<u64>,
     /// What happens to background runs at the end.
@@ -118,6 +120,7 @@ impl TryFrom<HostArgs> for HostOptions {
             allow: args.allow,
             deny: args.deny,
             chaos: args.tools.contains(&ToolSet::Chaos),
+            sandbox: args.sandbox,
             seed: args.seed,
             background: args.background_policy,
             limits: args.limits,

@@ -10,8 +10,8 @@ use super::execute_code::{ActionLimits, EXECUTE_CODE, ExecuteCode};
 use super::prompt;
 use crate::agent::sandbox::{InProcess, Sandbox};
 use crate::agent::tool_loop::{LoopConfig, ToolLoop};
-use crate::context::RunContext;
-use crate::message::{Extra, StepRef, StepResult, TaskRef, TaskUpdate};
+use crate::context::{RunContext, RunSpec};
+use crate::message::{Extra, StepRef, StepResult, TaskRef, TaskUpdate, cap_text};
 use crate::outcome::{FailureKind, SubAgentOutcome};
 use crate::stream::SubAgentStream;
 use crate::tool::{Job, Producer, Schema};
@@ -111,8 +111,10 @@ impl Producer for CodeAct {
             }
         };
         SubAgentStream::generate(|emit| async move {
-            let step = Step::of(&cx, instructions);
+            let mut step = Step::of(&cx, cap_text(&instructions, RunSpec::TASK_BYTES));
             emit.send(step.update("step_started")).await;
+            // Said once: they may be long.
+            step.step.instructions = None;
             let mut inner = producer.produce(job, cx);
             while let Some(message) = inner.next().await {
                 emit.send(message).await;

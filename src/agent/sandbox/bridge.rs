@@ -6,9 +6,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 
 use super::encode::read_json;
@@ -61,9 +61,26 @@ enum Done {
     Other { id: u32, outcome: Result<Value, HostError> },
 }
 
+/// How long what a program started waits for the program to be done with the last answers. While it does, one thing happens after
+/// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What is under way for a program.
+struct Play<'a> {
+    session: Box<dyn Session>,
+    running: FuturesUnordered<Call<'a>>,
+    /// Calls that are in the log and have no result.
+    open: HashMap<u32, Announced>,
+    sent: u64,
+    /// The program has taken all answers, and waits.
+    is_idle: bool,
+    played: Played,
+}
+
 enum Next {
     Event(Option<GuestEvent>),
     Done(Done),
+    Impatient,
     Late,
     Cancelled,
 }
@@ -79,62 +96,87 @@ impl Bridge<'_> {
     /// # Cancel safety
     ///
     /// Dropping it ends the program and all that it started.
-    pub(crate) async fn play(&self, mut session: Box<dyn Session>, hands: &dyn Hands) -> Played {
-        let token = self.caller.run().token().clone();
-        let mut cancelled = std::pin::pin!(token.wait());
-        let mut late = std::pin::pin!(tokio::time::sleep(self.wall));
-        let mut running = FuturesUnordered::<Call<'_>>::new();
-        let mut open: HashMap<u32, Announced> = HashMap::new();
-        let mut played = Played {
-            ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
-            logs: Vec::new(),
-            calls: 0,
-            finishes_with: None,
+    pub(crate) async fn play(&self, session: Box<dyn Session>, hands: &dyn Hands) -> Played {
+        let mut play = Play {
+            session,
+            running: FuturesUnordered::new(),
+            open: HashMap::new(),
+            sent: 0,
+            is_idle: false,
+            played: Played {
+                ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
+                logs: Vec::new(),
+                calls: 0,
+                finishes_with: None,
+            },
         };
-        let why = loop {
-            let next = tokio::select! {
-                biased;
-                () = &mut cancelled => Next::Cancelled,
-                // Before anything that is under way goes on, so that all that was asked for at once runs at once.
-                event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
-                Some(done) = running.next() => Next::Done(done),
-                () = &mut late => Next::Late,
-            };
-            match next {
-                Next::Event(Some(GuestEvent::Ask { id, ask })) => {
-                    match self.begin(id, ask, hands, &mut played, &mut open).await {
-                        Ok(call) => running.push(call),
-                        Err(refusal) => session.reply(HostReply { id, outcome: Err(refusal) }),
-                    }
-                }
-                Next::Event(Some(GuestEvent::Log { severity, text })) => {
-                    self.log(severity, text, &mut played).await;
-                }
-                Next::Event(Some(GuestEvent::Ended(ended))) => {
-                    played.ended = ended;
-                    break None;
-                }
-                Next::Event(None) => break Some(GuestErrorKind::Crashed),
-                Next::Done(done) => self.finish(done, &mut *session, &mut played, &mut open).await,
-                Next::Late => break Some(GuestErrorKind::TimedOut),
-                Next::Cancelled => break Some(GuestErrorKind::Cancelled),
-            }
-        };
+        let why = self.play_on(&mut play, hands).await;
         if why == Some(GuestErrorKind::Cancelled) {
             // What is under way sees the same token and ends by itself, with whatever grace it has.
-            while running.next().await.is_some() {}
+            while play.running.next().await.is_some() {}
         }
-        drop(running);
+        play.running.clear();
         if let Some(kind) = why {
-            played.ended = self.close(&mut *session, kind, &mut played).await;
+            play.played.ended = self.close(&mut play, kind).await;
         }
-        let mut left: Vec<_> = open.into_iter().collect();
+        let mut left: Vec<_> = play.open.into_iter().collect();
         left.sort_unstable_by_key(|(id, _)| *id);
         for (_, call) in left {
             let text = "the program ended before this call did; await what you call";
             self.caller.answer(call.unmade(ToolReply::error("cancelled", text))).await;
         }
-        played
+        play.played
+    }
+
+    /// Until the program has ended, or the reason why it is to.
+    async fn play_on<'b>(&'b self, play: &mut Play<'b>, hands: &'b dyn Hands) -> Option<GuestErrorKind> {
+        let mut cancelled = std::pin::pin!(self.caller.run().token().wait());
+        let mut late = std::pin::pin!(tokio::time::sleep(self.wall));
+        let mut patience = std::pin::pin!(tokio::time::sleep(PATIENCE));
+        let mut is_patient = true;
+        loop {
+            let (session, running) = (&mut play.session, &mut play.running);
+            let next = tokio::select! {
+                biased;
+                () = &mut cancelled => Next::Cancelled,
+                event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
+                Some(done) = running.next(), if play.is_idle || !is_patient => Next::Done(done),
+                () = &mut late => Next::Late,
+                () = &mut patience, if !play.is_idle && is_patient => Next::Impatient,
+            };
+            match next {
+                Next::Event(Some(GuestEvent::Ask { id, ask })) => {
+                    match self.begin(id, ask, hands, play).await {
+                        Ok(call) => play.running.push(call),
+                        Err(refusal) => play.reply(HostReply { id, outcome: Err(refusal) }),
+                    }
+                }
+                Next::Event(Some(GuestEvent::Log { severity, text })) => self.log(severity, text, play).await,
+                Next::Event(Some(GuestEvent::Waiting { answered })) => {
+                    play.is_idle = answered == play.sent;
+                    is_patient = true;
+                }
+                Next::Event(Some(GuestEvent::Ended(ended))) => {
+                    play.played.ended = ended;
+                    return None;
+                }
+                Next::Event(None) => return Some(GuestErrorKind::Crashed),
+                Next::Done(done) => {
+                    let mut replies = vec![self.finish(done, play).await];
+                    // All that is done by now, so that the program hears it at once.
+                    while let Some(Some(done)) = play.running.next().now_or_never() {
+                        replies.push(self.finish(done, play).await);
+                    }
+                    for reply in replies {
+                        play.reply(reply);
+                    }
+                    patience.as_mut().reset(tokio::time::Instant::now() + PATIENCE);
+                }
+                Next::Impatient => is_patient = false,
+                Next::Late => return Some(GuestErrorKind::TimedOut),
+                Next::Cancelled => return Some(GuestErrorKind::Cancelled),
+            }
+        }
     }
 
     async fn begin<'b>(
@@ -142,8 +184,7 @@ impl Bridge<'_> {
         id: u32,
         ask: Ask,
         hands: &'b dyn Hands,
-        played: &mut Played,
-        open: &mut HashMap<u32, Announced>,
+        play: &mut Play<'b>,
     ) -> Result<Call<'b>, HostError> {
         let (name, args) = match ask {
             Ask::Tool { name, args } => (name, args),
@@ -156,14 +197,14 @@ impl Bridge<'_> {
             }
             ask => return Ok(Box::pin(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
         };
-        if played.calls >= self.max_calls {
+        if play.played.calls >= self.max_calls {
             let text = format!(
                 "tools.{name}: {} tools were called, and no more may be: do with what you have, or go on in another action",
                 self.max_calls
             );
             return Err(HostError::new("max_tool_calls_reached", text));
         }
-        played.calls += 1;
+        play.played.calls += 1;
         let usable = arguments(&args);
         let announced = usable.as_ref().cloned().unwrap_or_default();
         let call = NewCall {
@@ -174,54 +215,48 @@ impl Bridge<'_> {
             via: self.via,
         };
         let call = self.caller.announce(call).await;
-        open.insert(id, call.clone());
+        play.open.insert(id, call.clone());
         let caller = self.caller;
         Ok(Box::pin(async move { Done::Tool { id, made: caller.make(call, usable).await } }))
     }
 
-    async fn finish(
-        &self,
-        done: Done,
-        session: &mut dyn Session,
-        played: &mut Played,
-        open: &mut HashMap<u32, Announced>,
-    ) {
+    async fn finish(&self, done: Done, play: &mut Play<'_>) -> HostReply {
         let (id, outcome) = match done {
             Done::Other { id, outcome } => (id, outcome),
             Done::Tool { id, made } => {
-                open.remove(&id);
+                play.open.remove(&id);
                 let name = Arc::clone(made.name());
                 let invoked = self.caller.answer(made).await;
                 if let Some(panic) = invoked.panicked {
                     std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {panic}")));
                 }
                 if invoked.reply.finishes_with.is_some() {
-                    played.finishes_with = invoked.reply.finishes_with;
+                    play.played.finishes_with = invoked.reply.finishes_with;
                 }
                 let value = invoked.reply.for_model;
                 (id, if invoked.reply.is_error { Err(thrown(&name, &value)) } else { Ok(value) })
             }
         };
-        session.reply(HostReply { id, outcome: outcome.map(|value| value.to_string()) });
+        HostReply { id, outcome: outcome.map(|value| value.to_string()) }
     }
 
-    async fn log(&self, severity: Severity, text: String, played: &mut Played) {
+    async fn log(&self, severity: Severity, text: String, play: &mut Play<'_>) {
         self.caller.emitter().send(MessageBody::log(self.label, severity, text.clone())).await;
-        played.logs.push(text);
+        play.played.logs.push(text);
     }
 
     /// Ends the program from outside. What it says meanwhile is heard.
-    async fn close(&self, session: &mut dyn Session, kind: GuestErrorKind, played: &mut Played) -> Ended {
-        let closed = tokio::time::timeout(CLOSING, poll_fn(|cx| session.poll_closed(cx))).await;
+    async fn close(&self, play: &mut Play<'_>, kind: GuestErrorKind) -> Ended {
+        let closed = tokio::time::timeout(CLOSING, poll_fn(|cx| play.session.poll_closed(cx))).await;
         let (mut lines_left_out, mut stack) = (0, String::new());
-        while let Some(Some(event)) = futures::FutureExt::now_or_never(poll_fn(|cx| session.poll_event(cx))) {
+        while let Some(Some(event)) = poll_fn(|cx| play.session.poll_event(cx)).now_or_never() {
             match event {
-                GuestEvent::Log { severity, text } => self.log(severity, text, played).await,
+                GuestEvent::Log { severity, text } => self.log(severity, text, play).await,
                 GuestEvent::Ended(ended) => {
                     lines_left_out = ended.lines_left_out;
                     stack = ended.result.err().map(|error| error.stack).unwrap_or_default();
                 }
-                GuestEvent::Ask { .. } => {}
+                GuestEvent::Ask { .. } | GuestEvent::Waiting { .. } => {}
             }
         }
         let mut message = match kind {
@@ -235,6 +270,14 @@ impl Bridge<'_> {
             message.push_str("; one of its native calls heeds nobody, and was left to itself");
         }
         Ended { result: Err(GuestError { kind, message, stack }), lines_left_out }
+    }
+}
+
+impl Play<'_> {
+    fn reply(&mut self, reply: HostReply) {
+        self.sent += 1;
+        self.is_idle = false;
+        self.session.reply(reply);
     }
 }
 

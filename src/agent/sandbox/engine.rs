@@ -10,7 +10,7 @@ use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Runtime, Valu
 
 use super::diagnose::{FILE, declaration, rebase};
 use super::encode::{encode, shown, titled};
-use super::guest::{Guest, Main, clear, furnish, is_waiting};
+use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
 use super::program::Program;
 use super::surface::wrap;
@@ -46,6 +46,7 @@ pub(super) struct Engine {
     stop: Arc<Stop>,
     guest: Arc<Guest>,
     has_begun: bool,
+    answered: u64,
     context: Context,
 }
 
@@ -55,8 +56,8 @@ impl Engine {
     /// # Errors
     ///
     /// If there is no memory for it.
-    pub(super) fn new(program: Program, stop: Arc<Stop>) -> Result<Self, Box<Ended>> {
-        let guest = Arc::new(Guest::default());
+    pub(super) fn new(program: Program, stop: Arc<Stop>, say: Say) -> Result<Self, Box<Ended>> {
+        let guest = Arc::new(Guest::new(say));
         let build = || -> rquickjs::Result<Context> {
             let runtime = Runtime::new()?;
             runtime.set_memory_limit(program.limits.heap_bytes);
@@ -82,18 +83,21 @@ impl Engine {
             context.with(|ctx| clear(&ctx));
             return Err(failed(rquickjs::Error::Allocation));
         }
-        Ok(Self { program, stop, guest, has_begun: false, context })
+        Ok(Self { program, stop, guest, has_begun: false, answered: 0, context })
     }
 
-    /// Runs until the program waits or has ended. What it says meanwhile is added to `said`; after the end there is no step.
-    pub(super) fn step(&mut self, replies: Vec<HostReply>, said: &mut Vec<GuestEvent>) -> Option<Ended> {
+    /// Runs until the program waits or has ended. After the end there is no step.
+    pub(super) fn step(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
         let context = self.context.clone();
+        self.answered += replies.len() as u64;
         let result = context.with(|ctx| {
             let result = self.run(&ctx, replies)?;
             self.guest.tell_unhandled(&ctx, &self.program.limits);
             Some(result)
         });
-        said.extend(self.guest.take_said());
+        if result.is_none() {
+            self.guest.say(GuestEvent::Waiting { answered: self.answered });
+        }
         result.map(|result| Ended { result, lines_left_out: self.guest.left_out() })
     }
 

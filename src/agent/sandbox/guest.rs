@@ -26,12 +26,16 @@ const MAX_PENDING: usize = 4_096;
 const MAX_UNHANDLED: usize = 8;
 
 /// What the functions of a program share with its engine. Locked for one step at a time, by the thread that runs the engine.
-#[derive(Default)]
-pub(super) struct Guest(Mutex<State>);
+pub(super) struct Guest {
+    say: Say,
+    state: Mutex<State>,
+}
+
+/// Where what a program says goes, as soon as it says it.
+pub(super) type Say = Box<dyn Fn(GuestEvent) + Send + Sync>;
 
 #[derive(Default)]
 struct State {
-    said: Vec<GuestEvent>,
     next: u32,
     agent_calls: u32,
     logged_chars: usize,
@@ -52,13 +56,16 @@ type Unhandled<'js> = RefCell<Vec<Value<'js>>>;
 pub(super) type Main<'js> = RefCell<Option<Promise<'js>>>;
 
 impl Guest {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(say: Say) -> Self {
+        Self { say, state: Mutex::default() }
     }
 
-    /// What was said since the last time.
-    pub(super) fn take_said(&self) -> Vec<GuestEvent> {
-        std::mem::take(&mut self.lock().said)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn say(&self, event: GuestEvent) {
+        (self.say)(event);
     }
 
     /// Lines beyond the bounds.
@@ -104,12 +111,12 @@ impl Guest {
             let mut state = self.lock();
             let id = state.next;
             state.next = state.next.wrapping_add(1);
-            state.said.push(GuestEvent::Ask { id, ask });
             id
         };
         if let Some(pending) = ctx.userdata::<Pending<'js>>() {
             pending.borrow_mut().insert(id, vec![resolve.into_inner(), reject.into_inner(), error]);
         }
+        (self.say)(GuestEvent::Ask { id, ask });
         Ok(promise)
     }
 
@@ -124,7 +131,8 @@ impl Guest {
         }
         state.logged_lines += 1;
         state.logged_chars += chars;
-        state.said.push(GuestEvent::Log { severity, text });
+        drop(state);
+        (self.say)(GuestEvent::Log { severity, text });
     }
 
     /// Notes a rejection that nobody handles so far, or that somebody does after all.

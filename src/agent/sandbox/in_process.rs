@@ -22,9 +22,9 @@ pub struct InProcess;
 impl Sandbox for InProcess {
     fn start(&self, program: Program) -> Box<dyn Session> {
         let stop = Arc::new(Stop::new(Instant::now() + program.limits.wall));
-        let state = State { place: Place::New(Box::new(program)), ..State::default() };
-        let cell = Arc::new(Cell { stop, state: Mutex::new(state) });
-        cell.lock().wake_engine(&cell);
+        let state = State { replies: Vec::new(), place: Place::New(Box::new(program)) };
+        let cell = Arc::new(Cell { stop, outbox: Arc::default(), state: Mutex::new(state) });
+        cell.wake_engine();
         Box::new(InProcessSession { cell })
     }
 }
@@ -36,22 +36,17 @@ struct InProcessSession {
 /// What the two sides of a program share.
 struct Cell {
     stop: Arc<Stop>,
+    outbox: Arc<Outbox>,
     /// Locked to put something in or to take it out, never while the program runs.
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
-    said: VecDeque<GuestEvent>,
     replies: Vec<HostReply>,
     place: Place,
-    /// Whoever waits for something that the program says, or for its end.
-    waiter: Option<Waker>,
-    has_ended: bool,
 }
 
 /// Where the engine is.
-#[derive(Default)]
 enum Place {
     New(Box<Program>),
     /// It waits for its host and holds no thread.
@@ -59,92 +54,97 @@ enum Place {
     /// On a thread, or on the way there.
     Busy,
     /// It is gone.
-    #[default]
     Gone,
+}
+
+/// What the program said, on the way to its host. Bounded by what a program may log and may ask for at once.
+#[derive(Default)]
+struct Outbox(Mutex<Said>);
+
+#[derive(Default)]
+struct Said {
+    events: VecDeque<GuestEvent>,
+    /// Whoever waits for something that the program says, or for its end.
+    waiter: Option<Waker>,
+    has_ended: bool,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, event: GuestEvent) {
+        let waiter = {
+            let mut said = self.lock();
+            said.has_ended |= matches!(event, GuestEvent::Ended(_));
+            said.events.push_back(event);
+            said.waiter.take()
+        };
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
 }
 
 impl Cell {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl State {
-    /// Gives the engine a thread, if it has none and there is something to do.
-    fn wake_engine(&mut self, cell: &Arc<Cell>) {
-        let place = std::mem::replace(&mut self.place, Place::Busy);
-        let cell = Arc::clone(cell);
-        match place {
-            Place::New(program) => spawn(move || {
-                let stop = Arc::clone(&cell.stop);
-                match guarded(|| Engine::new(*program, stop)) {
-                    Ok(engine) => run(&cell, Box::new(engine)),
-                    Err(ended) => cell.end(*ended),
-                }
-            }),
-            Place::Parked(engine) => spawn(move || run(&cell, engine)),
-            other @ (Place::Busy | Place::Gone) => self.place = other,
-        }
-    }
-}
-
-impl Cell {
-    /// The program is over, and so is its engine.
-    fn end(&self, ended: Ended) {
-        let waiter = {
+    /// Gives the engine a thread, if it has none.
+    fn wake_engine(self: &Arc<Self>) {
+        let place = {
             let mut state = self.lock();
-            state.place = Place::Gone;
-            if !std::mem::replace(&mut state.has_ended, true) {
-                state.said.push_back(GuestEvent::Ended(ended));
-            }
-            state.waiter.take()
-        };
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
-    }
-}
-
-fn spawn(work: impl FnOnce() + Send + 'static) {
-    drop(tokio::task::spawn_blocking(work));
-}
-
-/// Steps the engine until it has nothing to do.
-fn run(cell: &Arc<Cell>, mut engine: Box<Engine>) {
-    loop {
-        let replies = std::mem::take(&mut cell.lock().replies);
-        let mut said = Vec::new();
-        let step = guarded(|| Ok(engine.step(replies, &mut said)));
-        let ended = match step {
-            Ok(ended) => ended,
-            Err(ended) => Some(*ended),
-        };
-        let waiter = {
-            let mut state = cell.lock();
-            state.said.extend(said);
-            if ended.is_none() {
-                if state.replies.is_empty() && cell.stop.why().is_none() {
-                    state.place = Place::Parked(engine);
-                    let waiter = state.waiter.take();
-                    drop(state);
-                    if let Some(waiter) = waiter {
-                        waiter.wake();
-                    }
+            match std::mem::replace(&mut state.place, Place::Busy) {
+                place @ (Place::New(_) | Place::Parked(_)) => place,
+                place @ (Place::Busy | Place::Gone) => {
+                    state.place = place;
                     return;
                 }
-                state.waiter.take()
-            } else {
-                None
             }
         };
-        if let Some(waiter) = waiter {
-            waiter.wake();
+        let cell = Arc::clone(self);
+        // Detached: it ends by itself, and says so in the outbox.
+        drop(tokio::task::spawn_blocking(move || match place {
+            Place::New(program) => {
+                let (stop, outbox) = (Arc::clone(&cell.stop), Arc::clone(&cell.outbox));
+                let say = Box::new(move |event| outbox.say(event));
+                match guarded(|| Engine::new(*program, stop, say)) {
+                    Ok(engine) => cell.run(Box::new(engine)),
+                    Err(ended) => cell.end(*ended),
+                }
+            }
+            Place::Parked(engine) => cell.run(engine),
+            Place::Busy | Place::Gone => {}
+        }));
+    }
+
+    /// Steps the engine until it has nothing to do.
+    fn run(&self, mut engine: Box<Engine>) {
+        loop {
+            let replies = std::mem::take(&mut self.lock().replies);
+            let ended = match guarded(|| Ok(engine.step(replies))) {
+                Ok(ended) => ended,
+                Err(ended) => Some(*ended),
+            };
+            if let Some(ended) = ended {
+                // First its memory, then the word that it is over.
+                drop(engine);
+                return self.end(ended);
+            }
+            let mut state = self.lock();
+            if state.replies.is_empty() && self.stop.why().is_none() {
+                state.place = Place::Parked(engine);
+                return;
+            }
         }
-        if let Some(ended) = ended {
-            // First its memory, then the word that it is over.
-            drop(engine);
-            return cell.end(ended);
-        }
+    }
+
+    /// The program is over, and so is its engine.
+    fn end(&self, ended: Ended) {
+        self.lock().place = Place::Gone;
+        self.outbox.say(GuestEvent::Ended(ended));
     }
 }
 
@@ -159,32 +159,33 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
 
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
-        let mut state = self.cell.lock();
-        if let Some(event) = state.said.pop_front() {
+        let mut said = self.cell.outbox.lock();
+        if let Some(event) = said.events.pop_front() {
             return Poll::Ready(Some(event));
         }
-        if state.has_ended {
+        if said.has_ended {
             return Poll::Ready(None);
         }
-        state.waiter = Some(cx.waker().clone());
+        said.waiter = Some(cx.waker().clone());
         Poll::Pending
     }
 
     fn reply(&mut self, reply: HostReply) {
-        let mut state = self.cell.lock();
-        state.replies.push(reply);
-        state.wake_engine(&self.cell);
+        self.cell.lock().replies.push(reply);
+        self.cell.wake_engine();
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.cell.stop.cancel();
-        let mut state = self.cell.lock();
-        if matches!(state.place, Place::Gone) {
-            return Poll::Ready(());
+        {
+            let mut said = self.cell.outbox.lock();
+            if said.has_ended {
+                return Poll::Ready(());
+            }
+            said.waiter = Some(cx.waker().clone());
         }
-        state.waiter = Some(cx.waker().clone());
         // It ends itself, on a thread of its own: freeing what it has may take a while.
-        state.wake_engine(&self.cell);
+        self.cell.wake_engine();
         Poll::Pending
     }
 }
@@ -194,7 +195,7 @@ impl Drop for InProcessSession {
         self.cell.stop.cancel();
         // Outside a runtime there is no thread for it: it is freed here, with the cell.
         if tokio::runtime::Handle::try_current().is_ok() {
-            self.cell.lock().wake_engine(&self.cell);
+            self.cell.wake_engine();
         }
     }
 }

@@ -6,8 +6,8 @@
 //! [`Engine`](engine::Engine) is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
 
 mod bridge;
-// mod child;
-// mod child_process;
+mod child;
+mod child_process;
 mod diagnose;
 mod encode;
 mod engine;
@@ -17,9 +17,9 @@ mod port;
 mod program;
 mod surface;
 
-// pub use child::serve_stdio;
-// pub use child_process::ChildProcess;
 pub(crate) use bridge::{Bridge, Hands, Played};
+pub use child::serve_stdio;
+pub use child_process::ChildProcess;
 pub(crate) use encode::read_json;
 pub use in_process::InProcess;
 pub use port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Sandbox, Session};

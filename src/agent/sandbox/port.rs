@@ -49,6 +49,11 @@ pub enum GuestEvent {
         /// The line.
         text: String,
     },
+    /// It has done what it could, and waits.
+    Waiting {
+        /// How many answers it has taken so far.
+        answered: u64,
+    },
     /// It has ended.
     Ended(Ended),
 }

@@ -15,6 +15,10 @@ mod logs;
 // What cannot be used, and what the workspace may hold.
 mod input;
 
+// Code in processes of their own.
+#[cfg(target_os = "linux")]
+mod sandbox;
+
 // Signals, readers that leave and readers that sleep.
 #[cfg(unix)]
 mod signals;
