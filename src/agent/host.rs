@@ -91,9 +91,13 @@ impl Agent {
 
     /// Runs it on a task as the root of a tree.
     pub fn run(&self, root: &Root, task: impl Into<Arc<str>>) -> RootRun {
+        self.run_with(Arc::clone(&self.job.runtime.producer), root, task)
+    }
+
+    /// Runs a task as the root of a tree with another producer, such as a script or a planner. Runs below it have the agent's own.
+    pub fn run_with(&self, producer: Arc<dyn Producer>, root: &Root, task: impl Into<Arc<str>>) -> RootRun {
         let mut job = self.job.clone();
         job.instructions = task.into();
-        let producer = Arc::clone(&job.runtime.producer);
         let mut spec =
             RunSpec::new(Arc::clone(&self.name), Arc::clone(&job.instructions)).produced_by(producer.kind());
         spec.model = Some(job.runtime.model.name().into());

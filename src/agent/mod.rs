@@ -5,6 +5,8 @@ pub mod codeact;
 mod host;
 #[cfg(feature = "codeact")]
 pub mod sandbox;
+#[cfg(feature = "codeact")]
+pub mod script;
 mod search;
 mod subtask;
 pub mod tool_loop;

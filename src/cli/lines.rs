@@ -10,7 +10,7 @@ use super::live::sign;
 use super::output::write_result;
 use super::text::{count, duration, one_line, plural, several_lines};
 use crate::id::RunId;
-use crate::message::{MessageBody, Nesting, ProcessingMessage, RunFinished, RunStarted, Timestamp};
+use crate::message::{MessageBody, Nesting, ProcessingMessage, RunFinished, RunStarted, StepRef, Timestamp};
 use crate::tree::{Delivery, Node, RunTree, cut};
 
 /// How many levels are indented; deeper runs stand where these do.
@@ -129,6 +129,9 @@ impl IndentedLines {
     /// What an event says on one line; none if it is not worth one.
     fn event(&self, nesting: &Nesting, body: &MessageBody, known_call: bool) -> Option<String> {
         let node = self.tree.node(&nesting.origin.run_id)?;
+        // The one step of a run that is one step says what the run's start and end say.
+        let is_own =
+            |step: &StepRef| step.id.as_ref().is_some_and(|id| *id == nesting.origin.run_id.to_string());
         Some(match body {
             MessageBody::RunStarted(body) => started(body),
             MessageBody::RunFinished(body) => finished(body, node, nesting.time),
@@ -146,6 +149,9 @@ impl IndentedLines {
                     None => format!("← {} · {time}", body.name),
                 }
             }
+            // The one step of a run that is one step says what its start and its end say.
+            MessageBody::TaskUpdate(body) if body.step.as_ref().is_some_and(is_own) => return None,
+            MessageBody::StepResult(body) if is_own(&body.step) => return None,
             MessageBody::TaskUpdate(body) => {
                 let what = body.step.as_ref().and_then(|step| step.instructions.as_ref());
                 let what = what.or(body.task.title.as_ref()).map_or("", String::as_str);

@@ -39,6 +39,10 @@ mod subtasks;
 #[cfg(feature = "codeact")]
 mod codeact;
 
+// Orchestration scripts.
+#[cfg(feature = "codeact")]
+mod scripts;
+
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;
 

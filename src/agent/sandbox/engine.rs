@@ -237,6 +237,28 @@ impl Engine {
     }
 }
 
+/// Whether a program compiles and takes no name that is taken. Nothing of it is run.
+///
+/// # Errors
+///
+/// Why not.
+pub(crate) fn compile(program: Program) -> Result<(), GuestError> {
+    let stop = Arc::new(Stop::new(Instant::now() + program.limits.wall));
+    let engine = Engine::new(program, stop, Box::new(|_| {})).map_err(|ended| match ended.result {
+        Err(error) => error,
+        Ok(_) => GuestError::new(GuestErrorKind::Crashed, "the runtime does not start"),
+    })?;
+    let names = engine.program.surface.mentioned(&engine.program.code);
+    engine.context.with(|ctx| {
+        // Made and never called.
+        let code = format!("(()=>{})", wrap(&engine.program.code, &names));
+        match eval_value(&ctx, code).catch(&ctx) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(engine.taken_name(&ctx, &names).unwrap_or_else(|| engine.threw(&ctx, &error))),
+        }
+    })
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
         self.context.with(|ctx| clear(&ctx));

@@ -3,7 +3,7 @@
 //! A program asks its host for everything that it cannot do itself (tools, sub-agents, sleep), and the host answers. What crosses
 //! is JSON, whether the program runs in this process ([`InProcess`]) or in one of its own ([`ChildProcess`]).
 //!
-//! [`Engine`](engine::Engine) is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
+//! The engine is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
 
 mod bridge;
 mod child;
@@ -21,6 +21,7 @@ pub(crate) use bridge::{Bridge, Hands, Played};
 pub use child::serve_stdio;
 pub use child_process::ChildProcess;
 pub(crate) use encode::read_json;
+pub(crate) use engine::compile;
 pub use in_process::InProcess;
 pub use port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Sandbox, Session};
 pub use program::{GuestLimits, Program, Surface};
