@@ -38,6 +38,14 @@ mod subtasks;
 // Agents that act by writing code.
 #[cfg(feature = "codeact")]
 mod codeact;
+// Agents that are written down as Rust, for what a script cannot say: ids, and waits at once.
+mod acts;
+
+// start_subtask and wait_subtasks: what they take and give.
+mod detached;
+
+// The same: waits for one another, scopes, and every way in which a tree ends.
+mod detached_ends;
 
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;

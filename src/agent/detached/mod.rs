@@ -1,8 +1,14 @@
 //! Detached subtasks: `start_subtask` begins a background run and returns at once, `wait_subtasks` fetches results.
 //!
 //! [`Detached`] adds both tools to a toolset. What they share is kept once for each tree, however many agents and trees use
-//! the toolset: every run of a tree sees all detached subtasks of that tree and none of another, and all is freed when the root
+//! the toolset: no run sees the subtasks of another tree, and all is freed when the root
 //! run ends.
+//!
+//! # Who sees whom
+//!
+//! A wait that names no ids is for what the waiting run and the runs below it started: so it never is for itself or for one that it
+//! works for, it does not get stuck on other runs' work, and it does not take results that are others'. By its id, every run of a
+//! tree can wait for every detached subtask of that tree: whoever delegates can hand ids on in a brief.
 //!
 //! # Lifetime
 //!

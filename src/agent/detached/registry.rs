@@ -74,6 +74,16 @@ impl Asker {
         }
     }
 
+    /// Its id first, the root's last.
+    pub(super) fn into_lineage(self) -> Vec<RunId> {
+        self.lineage
+    }
+
+    /// Whether this run, or one below it, started the subtask.
+    pub(super) fn has_started(&self, subtask: &Subtask) -> bool {
+        self.lineage.first().is_some_and(|run| subtask.is_below(run))
+    }
+
     pub(super) fn is_or_works_for(&self, run: &RunId) -> bool {
         self.lineage.contains(run)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
-use super::registry::{Full, Registry};
+use super::registry::{Asker, Full, Registry};
 use super::subtask::Subtask;
 use crate::agent::RunSubtask;
 use crate::agent::subtask::{SubtaskParams, text};
@@ -36,8 +36,9 @@ impl StartSubtask {
             Err(full) => return refused(full),
         };
         let (run, entered, stream) = child.into_parts();
-        let child = entered.context();
-        let subtask = Arc::new(Subtask::new(child.run_id().clone(), Arc::clone(&run.title), child.depth()));
+        let (child, asker) = (entered.context(), Asker::of(cx.run()));
+        let subtask = Subtask::new(child.run_id().clone(), Arc::clone(&run.title), asker.into_lineage());
+        let subtask = Arc::new(subtask);
         let (settling, title) = (Arc::clone(&subtask), Arc::clone(&run.title));
         // By whoever ends the run: its task, its drop, or a cancel that does not wait for it any longer. So no end leaves a
         // subtask that seems to be running.

@@ -22,7 +22,8 @@ pub(super) struct Subtask {
     /// The same as text: what a model sends.
     id: String,
     description: Arc<str>,
-    depth: u32,
+    /// The run that started it, that one's parent, and so on to the root.
+    started_by: Vec<RunId>,
     /// Taken alone or inside the registry's lock, for a look or a move: no other is taken meanwhile.
     state: Mutex<State>,
 }
@@ -51,13 +52,12 @@ impl Room {
     pub(super) fn new(bytes: usize) -> Self {
         Self { bytes, is_used: false, holds_back: false }
     }
-
 }
 
 impl Subtask {
-    pub(super) fn new(run_id: RunId, description: Arc<str>, depth: u32) -> Self {
+    pub(super) fn new(run_id: RunId, description: Arc<str>, started_by: Vec<RunId>) -> Self {
         let id = run_id.to_string();
-        Self { run_id, id, description, depth, state: Mutex::new(State::Running) }
+        Self { run_id, id, description, started_by, state: Mutex::new(State::Running) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -70,6 +70,11 @@ impl Subtask {
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Whether this run, or one below it, started it.
+    pub(super) fn is_below(&self, run: &RunId) -> bool {
+        self.started_by.contains(run)
     }
 
     /// Its name for a person and a model.
@@ -112,7 +117,7 @@ impl Subtask {
         };
         let entries = [
             ("subtask_id", json!(self.id)),
-            ("depth", json!(self.depth)),
+            ("depth", json!(self.started_by.len())),
             ("description", json!(cap_text(&self.description, DESCRIPTION_BYTES))),
             ("status", json!(status)),
         ];

@@ -2,7 +2,7 @@ use super::*;
 use crate::outcome::{CancelledBy, FailureKind, LimitKind};
 
 fn subtask(name: &str) -> Subtask {
-    Subtask::new(RunId::parse(name), "count the files".into(), 1)
+    Subtask::new(RunId::parse(name), "count the files".into(), vec![RunId::parse("root")])
 }
 
 fn run() -> SubAgentRun {
@@ -43,7 +43,10 @@ fn every_outcome_has_its_row() {
         (SubAgentOutcome::completed(json!({ "n": 4 })), with("completed", json!({ "result": { "n": 4 } }))),
         (
             SubAgentOutcome::completed(Value::Null),
-            with("failed", json!({ "code": "subtask_no_result", "error": "The sub-agent ended without a result." })),
+            with(
+                "failed",
+                json!({ "code": "subtask_no_result", "error": "The sub-agent ended without a result." }),
+            ),
         ),
         (
             SubAgentOutcome::failed(FailureKind::Panic, "it panicked").with_partial(Some(json!("half"))),

@@ -50,13 +50,13 @@ impl WaitSubtasks {
     pub(super) const NAME: &'static str = "wait_subtasks";
 
     pub(super) fn new() -> Self {
-        let description = "Waits for subtasks that start_subtask began and returns one row for each: its status (running, completed, failed, stopped, cancelled, or unknown), and its result or error. Without ids it waits for all of them, except this run itself and those that it works for. A result is handed over once: the rows of later waits say delivered. Results that do not fit into one reply are held_back for the next call. Call it before you finish: what you never wait for is lost with the end of the run.";
+        let description = "Waits for subtasks that start_subtask began and returns one row for each: its status (running, completed, failed, stopped, cancelled, or unknown), and its result or error. Without ids it waits for all that you, or runs below you, started; others only if you name them. A result is handed over once: the rows of later waits say delivered. Results that do not fit into one reply are held_back for the next call. Call it before you finish: what you never wait for is lost with the end of the run.";
         let parameters = json!({
             "type": "object",
             "properties": {
                 "ids": {
                     "type": "array", "items": { "type": "string" },
-                    "description": "The subtask_ids to wait for. Absent or empty: all subtasks.",
+                    "description": "The subtask_ids to wait for. Absent or empty: all that you, or runs below you, started.",
                 },
                 "timeout_ms": {
                     "type": "number", "minimum": 0, "default": DEFAULT_MS,
@@ -135,7 +135,7 @@ impl Asked {
     fn of(ids: Vec<String>, registry: &Registry, asker: &Asker) -> Result<Self, ToolReply> {
         let mut known = registry.all();
         if ids.is_empty() {
-            known.retain(|subtask| !asker.is_or_works_for(subtask.run_id()));
+            known.retain(|subtask| asker.has_started(subtask));
             return Ok(Self { known, unknown: Vec::new() });
         }
         let mut missing: HashSet<&str> = ids.iter().map(String::as_str).collect();
@@ -175,7 +175,8 @@ impl Asked {
             notices.push(format!("{running} still work: wait again, or go on without them."));
         }
         if room.holds_back {
-            let text = "The results of rows that say held_back did not fit: call wait_subtasks again for them.";
+            let text =
+                "The results of rows that say held_back did not fit: call wait_subtasks again for them.";
             notices.push(text.to_owned());
         }
         let count = rows.len();

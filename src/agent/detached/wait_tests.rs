@@ -17,7 +17,8 @@ fn w23_zero_polls_and_the_longest_wait_is_said() {
 #[test]
 fn the_status_text_says_for_how_many() {
     let tools = Toolset::new().with(WaitSubtasks::new()).unwrap();
-    let text = |args: Value| tools.get("wait_subtasks").unwrap().status_text(args.as_object().unwrap()).unwrap();
+    let text =
+        |args: Value| tools.get("wait_subtasks").unwrap().status_text(args.as_object().unwrap()).unwrap();
     assert_eq!(text(json!({})), "Waiting for all subtasks");
     assert_eq!(text(json!({ "ids": ["a"] })), "Waiting for a subtask");
     assert_eq!(text(json!({ "ids": ["a", "b"] })), "Waiting for 2 subtasks");
