@@ -50,9 +50,9 @@ impl Act {
         }
     }
 
-    /// The id of the subtask that was started under that title.
+    /// The id of the subtask that was started under that title; of one that was not, none that exists.
     pub fn id(&self, title: &str) -> String {
-        self.ids.lock().unwrap()[title].clone()
+        self.ids.lock().unwrap().get(title).map_or_else(|| format!("no {title} yet"), Clone::clone)
     }
 
     /// Waits for the subtasks with these titles; for all if there is none.

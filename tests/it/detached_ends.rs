@@ -1,10 +1,10 @@
-//! Detached subtasks that wait for one another, and every way in which they, their parents and their tree end.
+//! Every way in which detached subtasks, waits for them, their parents and their tree end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch::SubAgentOutcome;
-use anabranch::budget::{Limit, RunLimits};
+use anabranch::budget::{Limit, RunLimits, TreeLimits};
 use anabranch::context::{BackgroundPolicy, Root};
 use anabranch::message::MessageBody;
 use anabranch::model::ScriptModel;
@@ -23,143 +23,6 @@ use crate::stage::{Stage, calls};
 fn start_turn(titles: &[&str]) -> Value {
     let call = |title: &&str| json!({ "name": "start_subtask", "arguments": { "description": title, "prompt": title } });
     json!({ "tool_calls": titles.iter().map(call).collect::<Vec<_>>() })
-}
-
-/// The code of a refusal.
-fn code(reply: &Value) -> &str {
-    reply["error"].as_str().unwrap_or_else(|| panic!("no refusal: {reply}"))
-}
-
-#[tokio::test(start_paused = true)]
-async fn w22_a_wait_without_ids_is_for_what_was_started_here_and_below() {
-    let since = Instant::now();
-    let played = play(Root::builder(), |title, act| async move {
-        match title.as_str() {
-            "root" => {
-                act.starts(&["a", "b"]).await;
-                said(rows(&act.wait(&[]).await))
-            }
-            "a" => {
-                act.starts(&["c"]).await;
-                act.run("d").await;
-                act.sleep(30).await;
-                said("a")
-            }
-            "b" => {
-                act.sleep(10).await;
-                said("b")
-            }
-            // In the foreground of a, and detached below it: neither started one. By its id each may be asked for.
-            "d" => said(rows(&act.wait(&[]).await)),
-            _ => {
-                assert_eq!(rows(&act.wait(&[]).await).len(), 0);
-                said(rows(&act.call("wait_subtasks", json!({ "ids": [act.id("b")], "timeout_ms": 0 })).await))
-            }
-        }
-    })
-    .await;
-    assert!(since.elapsed() < Duration::from_secs(1));
-    assert_eq!(played.result()[0], json!("a completed result=\"a\""));
-    let text = played.timeline();
-    assert!(text.contains("root/a/c done [\"b running\"]"), "{text}");
-    assert!(text.contains("root/a/d done []"), "{text}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn w22_a_wait_for_itself_or_for_whom_it_works_for_is_refused_at_once() {
-    let since = Instant::now();
-    play(Root::builder(), |title, act| async move {
-        match title.as_str() {
-            "root" => {
-                act.starts(&["a"]).await;
-                let reply = act.wait(&[]).await;
-                assert_eq!(rows(&reply)[0], "a completed result=\"refused\"");
-            }
-            "a" => {
-                let reply = act.wait(&["a"]).await;
-                assert_eq!(code(&reply), "wait_on_self");
-                assert!(reply["message"].as_str().unwrap().contains(&act.id("a")), "{reply}");
-                assert_eq!(act.run("in front").await, json!("refused"));
-                act.starts(&["below"]).await;
-                act.wait(&["below"]).await;
-            }
-            // Both work for a, one in the foreground and one detached.
-            _ => assert_eq!(code(&act.wait(&["a"]).await), "wait_on_self"),
-        }
-        said("refused")
-    })
-    .await;
-    assert_eq!(since.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn mutual_waits_are_refused_to_the_second_in_both_orders() {
-    for (first, second) in [("a", "b"), ("b", "a")] {
-        let since = Instant::now();
-        let played = play(Root::builder(), move |title, act| async move {
-            if title == "root" {
-                act.starts(&["a", "b"]).await;
-                return said(rows(&act.wait(&[]).await));
-            }
-            if title == first {
-                return said(rows(&act.wait(&[second]).await));
-            }
-            act.sleep(10).await;
-            // A look is no wait.
-            let look = act.call("wait_subtasks", json!({ "ids": [act.id(first)], "timeout_ms": 0 })).await;
-            assert_eq!(rows(&look), [format!("{first} running")]);
-            let reply = act.wait(&[first]).await;
-            assert_eq!(code(&reply), "wait_cycle");
-            let text = reply["message"].as_str().unwrap();
-            let name = |title: &str| format!("\"{title}\" ({})", act.id(title));
-            let circle = format!("{} waits for {} waits for {}", name(second), name(first), name(second));
-            assert!(text.contains(&circle), "{text}");
-            said("went on")
-        })
-        .await;
-        assert_eq!(since.elapsed(), Duration::from_millis(10));
-        // Whoever waited first got the result, so it is no more than a word to the root.
-        let text = played.result().to_string();
-        assert!(text.contains(&format!("{second} completed delivered=true")), "{text}");
-        assert!(text.contains("went on"), "{text}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn circles_are_found_over_hops_and_through_the_foreground() {
-    let since = Instant::now();
-    let played = play(Root::builder(), |title, act| async move {
-        match title.as_str() {
-            "root" => {
-                act.starts(&["a", "b", "c"]).await;
-                said(rows(&act.wait(&[]).await))
-            }
-            "a" => said(rows(&act.wait(&["b"]).await)[0].clone()),
-            // b's foreground child waits for c: so b does.
-            "b" => act.run("in b").await.as_str().map_or(said(Value::Null), said),
-            "in b" => said(rows(&act.wait(&["c"]).await)[0].clone()),
-            // c's foreground grandchild would wait for a, which waits for b, which waits for c.
-            "c" => {
-                act.sleep(10).await;
-                said(act.run("in c").await)
-            }
-            "in c" => said(act.run("deep in c").await),
-            _ => {
-                let reply = act.wait(&["a"]).await;
-                assert_eq!(code(&reply), "wait_cycle");
-                let ids = ["c", "a", "b", "c"].map(|title| format!("({})", act.id(title)));
-                let circle: Vec<_> = reply["message"].as_str().unwrap().match_indices('(').collect();
-                assert_eq!(circle.len(), 4);
-                for ((at, _), id) in circle.iter().zip(&ids) {
-                    assert!(reply["message"].as_str().unwrap()[*at..].starts_with(id.as_str()), "{reply}");
-                }
-                said("refused")
-            }
-        }
-    })
-    .await;
-    assert_eq!(since.elapsed(), Duration::from_millis(10));
-    assert!(played.timeline().contains("root/c/in-c/deep-in-c done \"refused\""), "{}", played.timeline());
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,4 +352,48 @@ async fn what_is_detached_speaks_on_after_its_call_has_its_result() {
         _ => None,
     });
     assert_eq!(messages.collect::<Vec<_>>(), ["mean", "one ", "while", "two", "done"]);
+}
+
+/// Many at once on several threads, which start and wait for one another, and a tree that ends in the middle of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_on_several_threads_end_with_their_tree() {
+    for round in 0..60_u64 {
+        let limits = TreeLimits { live: Limit::At(4), ..TreeLimits::default() };
+        let test = TestRoot::of(Root::builder().tree_limits(limits));
+        let agent = agent(|title, act: Act| async move {
+            if title == "root" {
+                act.starts(&["a", "b", "c", "d", "e", "f"]).await;
+                return said(act.wait(&[]).await["subtasks"].as_array().map(Vec::len));
+            }
+            tokio::task::yield_now().await;
+            if title.len() == 1 {
+                let below = [format!("{title} 1"), format!("{title} 2")];
+                act.starts(&[&below[0], &below[1]]).await;
+                // Whoever comes second is refused: no round hangs.
+                let next = if title == "f" { "a" } else { "b" };
+                act.wait(&[next]).await;
+                act.wait(&[&below[0]]).await;
+            }
+            said(title)
+        });
+        let run = tokio::spawn(agent.run(test.root(), "root").settle());
+        let root = test.root().clone();
+        if round % 3 == 1 {
+            tokio::time::sleep(Duration::from_micros(round * 20)).await;
+            // None at all if it has not begun: then it ends when it does.
+            let live = root.cancel_all(CancelledBy::User).await;
+            assert!(live == 0 || root.live_runs() == 0);
+        } else if round % 3 == 2 {
+            tokio::time::sleep(Duration::from_micros(round * 20)).await;
+            run.abort();
+        }
+        let outcome = tokio::time::timeout(Duration::from_secs(60), run).await.expect("it hangs");
+        if round % 3 == 0 {
+            assert!(outcome.unwrap().is_ok());
+        }
+        while tasks() > 0 {
+            tokio::task::yield_now().await;
+        }
+        test.finish();
+    }
 }

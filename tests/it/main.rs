@@ -44,7 +44,10 @@ mod acts;
 // start_subtask and wait_subtasks: what they take and give.
 mod detached;
 
-// The same: waits for one another, scopes, and every way in which a tree ends.
+// The same: waits for itself and for one another.
+mod detached_waits;
+
+// The same: scopes, and every way in which a wait, a subtask and a tree end.
 mod detached_ends;
 
 // Situations that were reported against other systems, on the tool loop.

@@ -101,7 +101,7 @@ async fn wait(args: Args, cx: &ToolContext) -> ToolReply {
         return unavailable();
     }
     let (registry, asker) = (Registry::of(cx.run()), Asker::of(cx.run()));
-    let asked = match Asked::of(args.ids, &registry, &asker) {
+    let asked = match Asked::of(&args.ids, &registry, &asker) {
         Ok(asked) => asked,
         Err(refusal) => return refusal,
     };
@@ -132,7 +132,7 @@ fn timeout(asked_ms: Option<f64>) -> (Duration, Option<String>) {
 }
 
 impl Asked {
-    fn of(ids: Vec<String>, registry: &Registry, asker: &Asker) -> Result<Self, ToolReply> {
+    fn of(ids: &[String], registry: &Registry, asker: &Asker) -> Result<Self, ToolReply> {
         let mut known = registry.all();
         if ids.is_empty() {
             known.retain(|subtask| asker.has_started(subtask));
