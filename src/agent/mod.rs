@@ -10,7 +10,7 @@ mod search;
 mod subtask;
 pub mod tool_loop;
 
-pub use detached::{Detached, StartSubtask, WaitSubtasks};
+pub use detached::Detached;
 pub use host::Agent;
 pub use search::{Breadth, RunSearch, SEARCH_TOOLS};
 pub use subtask::RunSubtask;

@@ -217,3 +217,7 @@ impl Drop for Waiting {
         self.registry.table().waits.end(self.key);
     }
 }
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

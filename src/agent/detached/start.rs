@@ -14,9 +14,9 @@ use crate::forward::forward_subagent_stream;
 use crate::message::Scope;
 use crate::tool::{Delegated, SubAgentRun, SubAgentTool, ToolContext, ToolReply, Toolset};
 
-/// The tool `start_subtask`. Made by [`super::Detached`].
+/// The tool `start_subtask`.
 #[derive(Debug)]
-pub struct StartSubtask {
+pub(super) struct StartSubtask {
     subtask: RunSubtask,
     max: usize,
     /// What a child has besides its parent's tools and this one.

@@ -25,9 +25,9 @@ const MAX_MS: u64 = 900_000;
 /// What a reply says besides its rows, in bytes.
 const BESIDE_ROWS: usize = 2048;
 
-/// The tool `wait_subtasks`. Made by [`super::Detached`].
+/// The tool `wait_subtasks`.
 #[derive(Debug)]
-pub struct WaitSubtasks {
+pub(super) struct WaitSubtasks {
     spec: ToolSpec,
 }
 
