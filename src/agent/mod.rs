@@ -2,6 +2,7 @@
 
 #[cfg(feature = "codeact")]
 pub mod codeact;
+mod detached;
 mod host;
 #[cfg(feature = "codeact")]
 pub mod sandbox;
@@ -11,6 +12,7 @@ mod search;
 mod subtask;
 pub mod tool_loop;
 
+pub use detached::Detached;
 pub use host::Agent;
 pub use search::{Breadth, RunSearch, SEARCH_TOOLS};
 pub use subtask::RunSubtask;

@@ -15,7 +15,7 @@ use super::show::{Screen, Shown};
 use super::signals::{AtExit, Signals, cancel_on_signal};
 use crate::agent::codeact::{CodeAct, EXECUTE_CODE};
 use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
-use crate::agent::{Agent, RunSearch, RunSubtask};
+use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
 use crate::error::Result;
@@ -114,6 +114,7 @@ impl Host {
 fn toolset(workspace: &Path, with_chaos: bool) -> Result<Toolset> {
     let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
+    let tools = Detached::new().add_to(&tools)?;
     if with_chaos { chaos::add_to(&tools) } else { Ok(tools) }
 }
 

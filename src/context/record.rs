@@ -58,8 +58,20 @@ pub(crate) struct RunState {
     /// The limit that was gone over: the run is stopped before it begins anything new.
     pub(crate) over: Option<LimitKind>,
     pub(crate) relayed: Relayed,
+    /// Who is told of the end.
+    pub(crate) told: Option<Told>,
     text: String,
     text_is_old: bool,
+}
+
+/// Called once with the outcome of a run that has begun, by whoever ends it: when its terminal is in the log and before anybody
+/// who waits for its end is woken. It only notes something down: it runs in drops too.
+pub(crate) struct Told(pub(crate) Box<dyn FnOnce(&SubAgentOutcome) + Send>);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
 }
 
 impl RunState {

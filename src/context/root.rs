@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::extension::Extensions;
 use super::record::RunRecord;
 use super::spec::{Birth, Entered, RunSpec};
 use crate::budget::{Ledger, Refusal, RefusalKind, RunLimits, TreeLimits};
@@ -38,6 +39,7 @@ struct Inner {
     late: AtomicU64,
     /// All live runs by id, for whoever wants to cancel one or to wait for a subtree. Taken alone, for one step.
     live: Mutex<LiveRuns>,
+    extensions: Extensions,
     /// Rung whenever a run ends.
     pub(crate) ended: Notify,
 }
@@ -147,6 +149,7 @@ impl RootBuilder {
             has_run: AtomicBool::new(false),
             late: AtomicU64::new(0),
             live: Mutex::default(),
+            extensions: Extensions::default(),
             ended: Notify::new(),
         }))
     }
@@ -243,6 +246,10 @@ impl Root {
 
     pub(crate) fn token(&self) -> &CancelToken {
         &self.0.token
+    }
+
+    pub(super) fn extensions(&self) -> &Extensions {
+        &self.0.extensions
     }
 
     pub(crate) fn ended(&self) -> &Notify {

@@ -1,4 +1,4 @@
-//! The permit of a run: held while it works, given back while it only waits for children.
+//! The permit of a run: held while it works, given back while it only waits.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,8 +11,8 @@ pub(crate) struct Work(Mutex<Held>);
 #[derive(Debug, Default)]
 struct Held {
     permit: Option<WorkPermit>,
-    /// Foreground children that the run waits for.
-    children: usize,
+    /// What the run waits for: live foreground children, and waits for background runs.
+    waits: usize,
 }
 
 impl Work {
@@ -23,23 +23,23 @@ impl Work {
     /// The run may work.
     pub(crate) fn start(&self, permit: WorkPermit) {
         let mut held = self.lock();
-        if held.children == 0 {
+        if held.waits == 0 {
             held.permit = Some(permit);
         }
     }
 
-    /// A foreground child begins: its parent waits, and hands its permit to that child.
-    pub(crate) fn child_begins(&self) -> Option<WorkPermit> {
+    /// The run begins to wait, and gives its permit out: a foreground child gets it, or whoever is next.
+    pub(crate) fn wait_begins(&self) -> Option<WorkPermit> {
         let mut held = self.lock();
-        held.children += 1;
+        held.waits += 1;
         held.permit.take()
     }
 
-    /// A foreground child ended. True if it was the last one: then the run needs a permit to go on.
-    pub(crate) fn child_ended(&self) -> bool {
+    /// A wait ended. True if it was the last one: then the run needs a permit to go on.
+    pub(crate) fn wait_ended(&self) -> bool {
         let mut held = self.lock();
-        held.children = held.children.saturating_sub(1);
-        held.children == 0 && held.permit.is_none()
+        held.waits = held.waits.saturating_sub(1);
+        held.waits == 0 && held.permit.is_none()
     }
 
     /// The run has settled.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::say::append;
 use crate::bus::Wakers;
 use crate::cancel::Cancelled;
-use crate::context::RunRecord;
+use crate::context::{RunRecord, Told};
 use crate::message::{FinalCounters, MessageBody, RunFinished};
 use crate::outcome::SubAgentOutcome;
 
@@ -78,13 +78,21 @@ fn close_locked(
     state.ended_outside = from_outside.then(|| Box::new(outcome.clone()));
     let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
     wakers.add(append(record, &mut state, terminal));
+    let told = state.told.take();
     drop(state);
+    // No lock is held: whoever is told has locks of its own.
+    if let Some(Told(tell)) = told {
+        tell(&outcome);
+    }
     // The account of the parent is complete before it can see that it has no more live children.
     record.count_end();
     record.work.end();
     record.root.live().remove(&record.origin.run_id);
     record.root.ended().notify_waiters();
     drop(wakers);
+    if record.parent.is_none() {
+        record.root.end_extensions();
+    }
     Ok(outcome)
 }
 

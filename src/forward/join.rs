@@ -23,7 +23,8 @@ pub(super) async fn join(record: Arc<RunRecord>, patient: bool) -> Joined {
         // A background run of a child that has ended is nobody's foreground: only the root takes it along.
         let is_own = run.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, &record));
         let is_over = is_own && run.scope() == Scope::Foreground || is_root && !patient;
-        if is_over && !Arc::ptr_eq(&run, &record) {
+        // One that is cancelled already, with this run, knows why.
+        if is_over && !Arc::ptr_eq(&run, &record) && !run.token.is_cancelled() {
             run.token.cancel(CancelledBy::Parent);
         }
     }

@@ -139,7 +139,14 @@ impl Future for Forward {
                 Phase::Joining(outcome, mut joined) => match joined.as_mut().poll(cx) {
                     Poll::Pending => {
                         *this.phase = Phase::Joining(outcome, joined);
-                        return Poll::Pending;
+                        let token = &this.run.record.token;
+                        if token.is_cancelled() || self.as_mut().poll_interruptions(cx).is_none() {
+                            return Poll::Pending;
+                        }
+                        // The outcome stays. A deadline that is over has cancelled those that are waited for; else it goes on.
+                        if !self.run.record.token.is_cancelled() {
+                            return Poll::Pending;
+                        }
                     }
                     Poll::Ready(joined) => self.as_mut().settle_or_join(*outcome, joined),
                 },
@@ -161,6 +168,20 @@ impl Future for Forward {
 }
 
 impl Forward {
+    /// Begins the run now rather than with the first poll, so that it is in the log before whoever drives it from another task
+    /// has its turn.
+    ///
+    /// # Errors
+    ///
+    /// The outcome of a run that was cancelled before: it never existed.
+    pub(crate) fn begun(mut self) -> Result<Self, SubAgentOutcome> {
+        if let Phase::Start(birth) = std::mem::replace(&mut self.phase, Phase::Done) {
+            self.phase = self.run.begin(birth)?;
+            self.timers = Timers::of(&self.run.record.limits);
+        }
+        Ok(self)
+    }
+
     fn poll_queue(
         mut self: Pin<&mut Self>,
         mut permit: BoxFuture<'static, Option<WorkPermit>>,
@@ -399,7 +420,7 @@ impl LiveRun {
             return Ok(Phase::Running);
         }
         let parent = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground);
-        let handed = parent.and_then(|parent| parent.work.child_begins());
+        let handed = parent.and_then(|parent| parent.work.wait_begins());
         if let Some(permit) = handed.or_else(|| ledger.try_permit()) {
             record.work.start(permit);
             return Ok(Phase::Running);
@@ -439,7 +460,7 @@ impl LiveRun {
         if !record.root.ledger().has_permits() || record.scope() != Scope::Foreground {
             return false;
         }
-        record.parent.as_ref().is_some_and(|parent| parent.work.child_ended())
+        record.parent.as_ref().is_some_and(|parent| parent.work.wait_ended())
     }
 }
 

@@ -290,7 +290,7 @@ pub(crate) fn cap_map(mut map: Map<String, Value>, max: usize) -> Map<String, Va
     Map::from_iter([("result".to_owned(), json!(text))])
 }
 
-pub(crate) fn value_bytes(value: &Value) -> usize {
+fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 16,
         Value::String(text) => 24 + text.len(),
@@ -299,7 +299,8 @@ pub(crate) fn value_bytes(value: &Value) -> usize {
     }
 }
 
-fn map_bytes(map: &Map<String, Value>) -> usize {
+/// About how many bytes of memory an object holds: what [`cap_map`] goes by.
+pub(crate) fn map_bytes(map: &Map<String, Value>) -> usize {
     24 + map.iter().map(|(key, value)| 24 + key.len() + value_bytes(value)).sum::<usize>()
 }
 

@@ -30,7 +30,7 @@ pub(crate) use policy::offered;
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};
 pub use schema::Schema;
-pub use sub_agent::{SubAgentRun, SubAgentTool};
+pub use sub_agent::{Delegated, SubAgentRun, SubAgentTool};
 pub use toolset::Toolset;
 pub(crate) use toolset::{MAX_NAME, is_tool_name};
 pub use traits::{Access, OnCancel, Tool};

@@ -14,7 +14,7 @@ use super::toolset::Toolset;
 use super::traits::{Access, Tool};
 use super::typed::{parameters_of, parse_arguments};
 use crate::budget::RunLimits;
-use crate::context::{EnterError, RunSpec, enter_subagent_depth};
+use crate::context::{EnterError, Entered, RunContext, RunSpec, enter_subagent_depth};
 use crate::error::Result;
 use crate::forward::forward_subagent_stream;
 use crate::message::Scope;
@@ -105,6 +105,60 @@ pub trait SubAgentTool: Send + Sync + 'static {
     fn producer(&self) -> Option<Arc<dyn Producer>> {
         None
     }
+
+    /// Whether the child ends with the run that calls (the default) or with the root. A tool whose children are background runs
+    /// drives them itself: see [`SubAgentTool::drive`].
+    fn scope(&self) -> Scope {
+        Scope::Foreground
+    }
+
+    /// Drives the child, and answers the call. Default: waits for it and replies with its result.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends a child that it holds.
+    fn drive(&self, child: Delegated, cx: &ToolContext) -> impl Future<Output = ToolReply> + Send {
+        let _ = cx;
+        child.settle()
+    }
+}
+
+/// A child that may begin: what a sub-agent tool made of its call. Dropped, it never existed.
+#[derive(Debug)]
+pub struct Delegated {
+    run: SubAgentRun,
+    entered: Entered,
+    stream: SubAgentStream,
+}
+
+impl Delegated {
+    /// What the tool asked for.
+    #[must_use]
+    pub fn run(&self) -> &SubAgentRun {
+        &self.run
+    }
+
+    /// The context of the child.
+    #[must_use]
+    pub fn context(&self) -> RunContext {
+        self.entered.context()
+    }
+
+    /// Runs it to its end, and says it as the parent's model reads it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels the child.
+    pub async fn settle(self) -> ToolReply {
+        let run_id = self.context().run_id().to_string();
+        let outcome = forward_subagent_stream(self.stream, self.entered).await;
+        self.run.settle(&outcome, &run_id)
+    }
+
+    /// Its parts, for who drives it on a task.
+    pub(crate) fn into_parts(self) -> (SubAgentRun, Entered, SubAgentStream) {
+        (self.run, self.entered, self.stream)
+    }
 }
 
 /// What a sub-agent tool asks for.
@@ -155,7 +209,7 @@ impl SubAgentRun {
 
     /// What the parent's model reads of the settled child. A failure is never turned into a success; what there was of a result
     /// goes along with the reason.
-    fn settle(&self, outcome: &SubAgentOutcome, run_id: &str) -> ToolReply {
+    pub(crate) fn settle(&self, outcome: &SubAgentOutcome, run_id: &str) -> ToolReply {
         let shown = outcome.error_text();
         let reply = match outcome {
             SubAgentOutcome::Completed { result: Value::Null, .. } => {
@@ -247,7 +301,7 @@ impl<T: SubAgentTool> Delegation<T> {
             agent: Arc::clone(&run.agent),
             title: Arc::clone(&run.title),
             task: Arc::clone(&run.instructions),
-            scope: Scope::Foreground,
+            scope: self.tool.scope(),
             producer: producer.kind().into(),
             model: Some(runtime.model.name().into()),
             tool_call_id: Some(cx.call_id().clone()),
@@ -278,8 +332,7 @@ impl<T: SubAgentTool> Delegation<T> {
             };
             Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
         });
-        let run_id = entered.context().run_id().to_string();
-        run.settle(&forward_subagent_stream(stream, entered).await, &run_id)
+        self.tool.drive(Delegated { run, entered, stream }, &cx).await
     }
 }
 

@@ -73,6 +73,19 @@ impl Toolset {
         Ok(Self(self.0.iter().cloned().chain([entry]).collect()))
     }
 
+    /// These and those, at the end: with their compiled schemas.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Tool`] if a name is in both.
+    pub fn with_all(&self, others: &Self) -> Result<Self> {
+        if let Some(name) = others.names().find(|name| self.get(name).is_some()) {
+            let reason = "another tool of the set has this name".to_owned();
+            return Err(ErrorKind::Tool { name: name.to_owned(), reason }.into());
+        }
+        Ok(Self(self.0.iter().chain(&*others.0).cloned().collect()))
+    }
+
     fn checked(&self, tool: Arc<dyn Tool>) -> Result<Entry> {
         let spec = Arc::new(tool.spec().clone());
         let fail =
@@ -135,6 +148,13 @@ impl Toolset {
             return self.clone();
         }
         Self([Arc::clone(first)].into_iter().chain(self.0.iter().cloned()).collect())
+    }
+
+    /// This set with those of `others` before it whose names it lacks.
+    #[must_use]
+    pub fn with_missing(&self, others: &Self) -> Self {
+        let missing = others.0.iter().filter(|other| self.get(&other.spec.name).is_none());
+        Self(missing.chain(&*self.0).cloned().collect())
     }
 
     pub(super) fn entry(&self, name: &str) -> Option<&Arc<Entry>> {

@@ -3,6 +3,9 @@
 #[path = "../../examples/as_tool.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod as_tool;
+#[path = "../../examples/detached.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod detached;
 #[path = "../../examples/hello.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod hello;
@@ -34,6 +37,23 @@ async fn nested_shows_three_levels_in_one_order() {
     let of_depth_two = lines.iter().filter(|line| **line == "    run_finished").count();
     assert_eq!((of_depth_two, lines[lines.len() - 2]), (2, "run_finished"));
     assert_eq!(lines[lines.len() - 1], "outcome: Some(String(\"north: true, south: true\"))");
+}
+
+#[tokio::test(start_paused = true)]
+async fn detached_fetches_what_was_found() {
+    let expected = [
+        "Look around. started",
+        "  north started",
+        "  south started",
+        "says: Meanwhile I look around here.",
+        "  says: the sea",
+        "  says: a mountain",
+        "\"north\" \"completed\": \"a mountain\"",
+        "\"south\" \"completed\": \"the sea\"",
+        "says: Both have reported.",
+        "outcome: Some(String(\"Both have reported.\"))",
+    ];
+    assert_eq!(printed!(detached).lines().collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]

@@ -38,6 +38,17 @@ mod subtasks;
 // Agents that act by writing code.
 #[cfg(feature = "codeact")]
 mod codeact;
+// Agents that are written down as Rust, for what a script cannot say: ids, and waits at once.
+mod acts;
+
+// start_subtask and wait_subtasks: what they take and give.
+mod detached;
+
+// The same: waits for itself and for one another.
+mod detached_waits;
+
+// The same: scopes, and every way in which a wait, a subtask and a tree end.
+mod detached_ends;
 
 // Orchestration scripts.
 #[cfg(feature = "codeact")]
