@@ -48,6 +48,12 @@ pub struct Announced {
 }
 
 impl Announced {
+    /// Its key within the run.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.update.call_index
+    }
+
     /// The call as it ends that is not made after all.
     #[must_use]
     pub fn unmade(self, reply: ToolReply) -> Made {
@@ -64,6 +70,12 @@ pub struct Made {
 }
 
 impl Made {
+    /// The call's key within the run.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.call.index()
+    }
+
     /// The tool's name.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {

@@ -38,6 +38,10 @@ mod subtasks;
 // Agents that act by writing code.
 #[cfg(feature = "codeact")]
 mod codeact;
+
+// What may come out of a sandbox.
+#[cfg(feature = "codeact")]
+mod hostile_guest;
 // Agents that are written down as Rust, for what a script cannot say: ids, and waits at once.
 mod acts;
 

@@ -1,7 +1,7 @@
 //! The host's side of a program: its asks become calls of its run's tools, its lines become log lines, and with its end
 //! everything ends that it started.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,8 +69,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 struct Play<'a> {
     session: Box<dyn Session>,
     running: FuturesUnordered<Call<'a>>,
-    /// Calls that are in the log and have no result.
-    open: HashMap<u32, Announced>,
+    /// Calls that are in the log and have no result, by their keys: those that the program gives its asks are not to be trusted.
+    open: BTreeMap<u32, Announced>,
     sent: u64,
     /// The program has taken all answers, and waits.
     is_idle: bool,
@@ -100,7 +100,7 @@ impl Bridge<'_> {
         let mut play = Play {
             session,
             running: FuturesUnordered::new(),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             sent: 0,
             is_idle: false,
             played: Played {
@@ -119,9 +119,7 @@ impl Bridge<'_> {
         if let Some(kind) = why {
             play.played.ended = self.close(&mut play, kind).await;
         }
-        let mut left: Vec<_> = play.open.into_iter().collect();
-        left.sort_unstable_by_key(|(id, _)| *id);
-        for (_, call) in left {
+        for call in play.open.into_values() {
             let text = "the program ended before this call did; await what you call";
             self.caller.answer(call.unmade(ToolReply::error("cancelled", text))).await;
         }
@@ -215,7 +213,7 @@ impl Bridge<'_> {
             via: self.via,
         };
         let call = self.caller.announce(call).await;
-        play.open.insert(id, call.clone());
+        play.open.insert(call.index(), call.clone());
         let caller = self.caller;
         Ok(Box::pin(async move { Done::Tool { id, made: caller.make(call, usable).await } }))
     }
@@ -224,7 +222,7 @@ impl Bridge<'_> {
         let (id, outcome) = match done {
             Done::Other { id, outcome } => (id, outcome),
             Done::Tool { id, made } => {
-                play.open.remove(&id);
+                play.open.remove(&made.index());
                 let name = Arc::clone(made.name());
                 let invoked = self.caller.answer(made).await;
                 if let Some(panic) = invoked.panicked {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -9,6 +10,7 @@ use std::time::Instant;
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
+use super::spin::Look;
 use crate::stream::panic_text;
 
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
@@ -23,20 +25,30 @@ impl Sandbox for InProcess {
     fn start(&self, program: Program) -> Box<dyn Session> {
         let stop = Arc::new(Stop::new(Instant::now() + program.limits.wall));
         let state = State { replies: Vec::new(), place: Place::New(Box::new(program)) };
-        let cell = Arc::new(Cell { stop, outbox: Arc::default(), state: Mutex::new(state) });
+        let cell = Arc::new(Cell {
+            stop,
+            outbox: Arc::default(),
+            has_replies: AtomicBool::new(false),
+            state: Mutex::new(state),
+        });
         cell.wake_engine();
-        Box::new(InProcessSession { cell })
+        Box::new(InProcessSession { cell, look: Look::default(), is_busy: false })
     }
 }
 
 struct InProcessSession {
     cell: Arc<Cell>,
+    look: Look,
+    /// It has not said that it waits.
+    is_busy: bool,
 }
 
 /// What the two sides of a program share.
 struct Cell {
     stop: Arc<Stop>,
     outbox: Arc<Outbox>,
+    /// Whether there are replies that were not taken: to look for without the lock.
+    has_replies: AtomicBool,
     /// Locked to put something in or to take it out, never while the program runs.
     state: Mutex<State>,
 }
@@ -59,7 +71,12 @@ enum Place {
 
 /// What the program said, on the way to its host. Bounded by what a program may log and may ask for at once.
 #[derive(Default)]
-struct Outbox(Mutex<Said>);
+struct Outbox {
+    /// Whether there is something that was not heard: to look for without the lock.
+    has_events: AtomicBool,
+    /// Locked to put something in or to take it out.
+    said: Mutex<Said>,
+}
 
 #[derive(Default)]
 struct Said {
@@ -71,7 +88,7 @@ struct Said {
 
 impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Said> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&self, event: GuestEvent) {
@@ -79,6 +96,7 @@ impl Outbox {
             let mut said = self.lock();
             said.has_ended |= matches!(event, GuestEvent::Ended(_));
             said.events.push_back(event);
+            self.has_events.store(true, Ordering::Release);
             said.waiter.take()
         };
         if let Some(waiter) = waiter {
@@ -122,8 +140,13 @@ impl Cell {
 
     /// Steps the engine until it has nothing to do.
     fn run(&self, mut engine: Box<Engine>) {
+        let mut look = Look::default();
         loop {
-            let replies = std::mem::take(&mut self.lock().replies);
+            let replies = {
+                let mut state = self.lock();
+                self.has_replies.store(false, Ordering::Relaxed);
+                std::mem::take(&mut state.replies)
+            };
             let ended = match guarded(|| Ok(engine.step(replies))) {
                 Ok(ended) => ended,
                 Err(ended) => Some(*ended),
@@ -133,6 +156,7 @@ impl Cell {
                 drop(engine);
                 return self.end(ended);
             }
+            look.out_for(|| self.has_replies.load(Ordering::Acquire));
             let mut state = self.lock();
             if state.replies.is_empty() && self.stop.why().is_none() {
                 state.place = Place::Parked(engine);
@@ -159,8 +183,14 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
 
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
-        let mut said = self.cell.outbox.lock();
+        let outbox = &self.cell.outbox;
+        if self.is_busy {
+            self.look.out_for(|| outbox.has_events.load(Ordering::Acquire));
+        }
+        let mut said = outbox.lock();
         if let Some(event) = said.events.pop_front() {
+            outbox.has_events.store(!said.events.is_empty(), Ordering::Relaxed);
+            self.is_busy = !matches!(event, GuestEvent::Waiting { .. });
             return Poll::Ready(Some(event));
         }
         if said.has_ended {
@@ -171,7 +201,9 @@ impl Session for InProcessSession {
     }
 
     fn reply(&mut self, reply: HostReply) {
+        self.is_busy = true;
         self.cell.lock().replies.push(reply);
+        self.cell.has_replies.store(true, Ordering::Release);
         self.cell.wake_engine();
     }
 

@@ -15,6 +15,7 @@ mod guest;
 mod in_process;
 mod port;
 mod program;
+mod spin;
 mod surface;
 
 pub(crate) use bridge::{Bridge, Hands, Played};
