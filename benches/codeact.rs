@@ -1,7 +1,7 @@
 //! What it costs to act by writing code, against the bare engine and against calls of tools one by one.
 //!
 //! `cargo bench --bench codeact` prints the figures of BENCHMARKS.md: medians of rounds in which what is compared takes turns. Wall
-//! time, since code runs on a thread of its own.
+//! time, since code runs on a thread of its own. `cargo bench --bench codeact -- bridged` runs only what has that word in its name.
 
 #![expect(
     clippy::unwrap_used,
@@ -33,9 +33,7 @@ const CHILDREN: usize = 500;
 type Work<'a> = Box<dyn Fn() -> f64 + 'a>;
 
 fn main() {
-    if std::env::args().any(|arg| arg == "--list") {
-        return;
-    }
+    let word = std::env::args().skip(1).find(|arg| arg != "--bench").unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let figures: Vec<(&str, Work<'_>)> = vec![
         ("bare engine: async host call, awaited one by one", Box::new(|| runtime.block_on(bare_calls()))),
@@ -52,8 +50,8 @@ fn main() {
     ];
     let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); figures.len()];
     for round in 0..=ROUNDS {
-        for ((_, work), values) in figures.iter().zip(&mut rounds) {
-            let value = work();
+        for ((name, work), values) in figures.iter().zip(&mut rounds) {
+            let value = if name.contains(&word) { work() } else { f64::NAN };
             // The first round warms up.
             if round > 0 {
                 values.push(value);

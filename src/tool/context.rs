@@ -87,7 +87,7 @@ impl ToolContext {
     ///
     /// # Cancel safety
     ///
-    /// As [`Emitter::send`].
+    /// As [`crate::stream::Emitter::send`].
     pub async fn progress(&self, text: impl Into<String>) {
         let update = ToolCallUpdate {
             tool_call_id: self.call.id.clone(),
@@ -105,7 +105,7 @@ impl ToolContext {
     ///
     /// # Cancel safety
     ///
-    /// As [`Emitter::send`].
+    /// As [`crate::stream::Emitter::send`].
     pub async fn log(&self, severity: Severity, text: impl Into<String>) {
         self.caller.emitter().send(MessageBody::log(&self.call.name, severity, text)).await;
     }

@@ -1,6 +1,6 @@
 //! CodeAct: an agent that acts by writing JavaScript, beside calling its tools one by one.
 //!
-//! It is the tool loop with one more tool: [`ExecuteCode`] runs what the model wrote in a [sandbox](super::sandbox), in which the
+//! It is the tool loop with one more tool: `execute_code` runs what the model wrote in a [sandbox](super::sandbox), in which the
 //! run's tools and sub-agents are functions. What the code calls is announced live, before its tool starts, and what it starts
 //! ends with it.
 
