@@ -113,7 +113,7 @@ mod tests {
 
     fn request() -> ChatRequest {
         let label = RunLabel {
-            run_id: IdMint::seeded(1).run_id(),
+            run_id: IdMint::seeded(1).mint(0),
             depth: 0,
             agent: "agent".into(),
             title: "t".into(),
