@@ -96,7 +96,10 @@ fn what_cannot_be_used_is_named_with_a_way_out() {
         (&["x", "--workspace", &bad], &["'--workspace'", "name a directory"]),
         (&["x", "--schema", "no/such"], &["'--schema'", "name a file"]),
         (&["x", "--schema", &bad], &["'--schema'", "not a JSON schema: "]),
-        (&["x", "--model", "openai:gpt"], &["'--model'", "'openai:gpt'", "'offline' or 'script:FILE'"]),
+        (
+            &["x", "--model", "gorq:gpt"],
+            &["'--model'", "'gorq:gpt'", "'offline', 'script:FILE'", "openai, anthropic"],
+        ),
         (&["x", "--model", "Offline"], &["'--model'", "unknown model"]),
         (&["x", "--model", "script:"], &["'--model'", "write script:FILE"]),
         (&["x", "--model", "script:no/such"], &["'--model'", "cannot read no/such"]),

@@ -24,12 +24,12 @@ pub(super) struct Piece {
 }
 
 /// The calls of one turn. They go out with places of our own, in the order in which they began.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Call {
     index: Option<u64>,
     id: Option<Arc<str>>,

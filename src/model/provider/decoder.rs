@@ -19,14 +19,14 @@ use crate::outcome::Usage;
 ///
 /// Deltas, then exactly one [`ChatEvent::End`] or one error, then nothing, as [`ChatModel`](crate::model::ChatModel) says. A
 /// stream that ends without a finish reason has neither: it was cut.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ChatCompletions {
     reader: EventReader,
     out: VecDeque<Result<ChatEvent, ModelError>>,
     state: State,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     calls: Calls,
     finish: Option<StopReason>,

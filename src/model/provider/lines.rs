@@ -23,7 +23,7 @@ pub(super) struct Event<'a> {
 pub(super) struct TooLong;
 
 /// The reader: it copies a line only where a piece ends in the middle of it, and each byte once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct EventReader {
     /// The line under way.
     line: Vec<u8>,
