@@ -14,9 +14,10 @@ use anabranch::model::{
 };
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::TestRoot;
+use anabranch::tool::{ToolReply, Toolset, tool_fn};
 use anabranch::{Agent, RunTree, SubAgentOutcome};
 use futures::StreamExt;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::provider::mock::{ask, request};
 use crate::stage::{all_tools, delegates};
@@ -174,4 +175,46 @@ async fn two_children_work_at_the_same_time() {
         .map(|message| message.nesting().map(|nesting| nesting.origin.run_id.clone()))
         .collect();
     assert_eq!(speakers.len(), 2, "{}", anabranch::testing::timeline(&log));
+}
+
+/// The real model, made to call a tool in its first turn, and to answer in its second.
+struct Caller(ProviderModel);
+
+impl ChatModel for Caller {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn chat(&self, mut request: ChatRequest) -> ChatStream {
+        request.max_output_tokens = Some(60);
+        match request.call {
+            0 => request.tool_choice = ToolChoice::Required,
+            // A small model that is offered a tool calls it for ever.
+            _ => request.tools = [].into(),
+        }
+        self.0.chat(request)
+    }
+}
+
+#[tokio::test]
+async fn a_run_calls_a_tool_and_answers_with_its_result() {
+    let Some(model) = model("a run with a tool") else { return };
+    if !has_tools() {
+        return println!("skipped: the model that is served calls no tools");
+    }
+    let weather =
+        tool_fn("get_weather", "The weather in a city.", |args: Map<String, Value>, _| async move {
+            ToolReply::ok(json!({"place": args, "weather": "sunny, 21 degrees"}))
+        });
+    let test = TestRoot::new();
+    let agent = Agent::with_producer(Arc::new(Caller(model)), Arc::new(ToolLoop::default()));
+    let agent = agent.tools(Toolset::new().with(weather).unwrap());
+    let outcome = agent.run(test.root(), "What is the weather in Paris? Use the tool.").settle().await;
+    assert!(outcome.result().is_some() || outcome.partial().is_some(), "{outcome:?}");
+    let log = test.finish();
+    let mut results = log.iter().filter_map(|message| match message.body() {
+        MessageBody::ToolResultUpdate(result) => Some(result),
+        _ => None,
+    });
+    assert!(results.next().is_some_and(|result| !result.is_error), "{}", anabranch::testing::timeline(&log));
 }

@@ -119,7 +119,10 @@ pub(super) fn base_url(text: &str) -> Result<Url> {
         return refuse(shown, "it is no address; write it like http://127.0.0.1:8080/v1");
     };
     if !matches!(url.scheme(), "http" | "https") {
-        return refuse(&shown(&url), "it has to begin with http:// or https://, like http://127.0.0.1:8080/v1");
+        return refuse(
+            &shown(&url),
+            "it has to begin with http:// or https://, like http://127.0.0.1:8080/v1",
+        );
     }
     if url.host_str().is_none_or(str::is_empty) {
         return refuse(&shown(&url), "it names no host");
