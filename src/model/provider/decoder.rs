@@ -164,7 +164,7 @@ impl State {
             }
             Err(error) => return self.fail(fault::strange_event(data, &error), out),
         };
-        if chunk.error != Loose::Nothing {
+        if !matches!(&chunk.error, Loose::Nothing) && chunk.error != Loose::Text("".into()) {
             return self.fail(fault::of_event(&chunk.error), out);
         }
         if event.name == b"error" {

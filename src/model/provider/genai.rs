@@ -14,6 +14,8 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::webc::StreamTimeout;
 use genai::{Client, ModelIden, ServiceTarget};
 use serde_json::Value;
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
 
 use super::fault;
 use super::loose::Loose;
@@ -204,7 +206,8 @@ impl Open {
             if self.is_over {
                 return None;
             }
-            let item = self.events.next().await;
+            // genai logs what a server answered, and a server may quote the key: its log goes nowhere.
+            let item = self.events.next().with_subscriber(NoSubscriber::default()).await;
             // An error in a frame that genai passes over.
             if let Some(error) = self.tap.error() {
                 self.fail(fault::of_event(&Loose::Other(error)));

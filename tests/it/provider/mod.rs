@@ -12,6 +12,9 @@ mod faults;
 // Retries, the gate, silence, cancel, keys.
 mod calls;
 
+// What is logged meanwhile.
+mod log;
+
 // Any bytes at all.
 mod any_bytes;
 
