@@ -145,7 +145,7 @@ fn kind_of(code: Option<u16>, labels: &str, words: &str) -> ModelErrorKind {
         return ModelErrorKind::RateLimit;
     }
     match code {
-        Some(401 | 402 | 403) => ModelErrorKind::Auth,
+        Some(401..=403) => ModelErrorKind::Auth,
         Some(408) => ModelErrorKind::Timeout,
         Some(429) => ModelErrorKind::RateLimit,
         Some(409 | 425) => ModelErrorKind::Server,

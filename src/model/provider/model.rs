@@ -40,7 +40,6 @@ pub struct ProviderModel {
 
 impl ProviderModel {
     /// How the model of this name is to be reached.
-    #[must_use]
     pub fn builder(name: ProviderName) -> ProviderBuilder {
         ProviderBuilder {
             name,
