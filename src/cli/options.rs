@@ -139,6 +139,17 @@ impl TryFrom<HostArgs> for HostOptions {
 fn model(name: &str, base_url: Option<String>) -> Result<ModelChoice, UsageError> {
     let fail =
         |what: String, fix: &str| UsageError { flag: "--model", value: name.into(), what, fix: fix.into() };
+    let is_at_no_address = name == "offline" || name.starts_with("script:");
+    if let Some(value) = base_url.clone().filter(|_| is_at_no_address) {
+        // Passed over, it would be answered by another model than the one that was meant.
+        return Err(UsageError {
+            flag: "--base-url",
+            value,
+            what: format!("the model '{name}' is at no address"),
+            fix: "add --model openai:MODEL, or a model of the provider whose protocol the server speaks"
+                .into(),
+        });
+    }
     match name.split_once(':') {
         None if name == "offline" => Ok(ModelChoice::Offline),
         Some(("script", "")) => Err(fail("no script file is named".into(), "write script:FILE")),
