@@ -74,6 +74,30 @@ pub enum ErrorKind {
         /// What can be used instead.
         reason: String,
     },
+    /// A provider needs a key, and no variable holds one.
+    #[error("{provider} needs a key; set {variable}")]
+    Key {
+        /// The provider.
+        provider: String,
+        /// The variable that usually holds it.
+        variable: String,
+    },
+    /// An address of a server cannot be used.
+    #[error("the base URL {url:?} cannot be used: {reason}")]
+    BaseUrl {
+        /// As given, without what may be a key.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The client that speaks to a provider cannot be made.
+    #[error("the client of {provider} cannot be made: {reason}")]
+    Client {
+        /// The provider.
+        provider: String,
+        /// What the transport says.
+        reason: String,
+    },
     /// No run of that id is live in this root.
     #[error("no live run {run} in this root")]
     UnknownRun {

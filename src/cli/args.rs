@@ -64,8 +64,9 @@ pub(super) struct RunArgs {
 /// What every command takes that runs agents.
 #[derive(Debug, Args)]
 pub(super) struct HostArgs {
-    /// The model: `offline` (no network, no key: a keyword search over the workspace) or `script:FILE` (what each run
-    /// says, written down).
+    /// The model: `offline` (no network, no key: a keyword search over the workspace), `script:FILE` (what each run
+    /// says, written down), or `PROVIDER:MODEL` such as `openai:gpt-5`, `anthropic:claude-sonnet-4-5`, `gemini:gemini-2.5-pro`,
+    /// `ollama:qwen3`. The key comes from the provider's usual variable, such as OPENAI_API_KEY.
     #[arg(
         long,
         value_name = "NAME",
@@ -74,6 +75,11 @@ pub(super) struct HostArgs {
         hide_env_values = true
     )]
     pub(super) model: String,
+
+    /// Where the provider's model is served, such as `http://127.0.0.1:8080/v1`; with `openai:MODEL` any server that is
+    /// compatible with OpenAI's. No key is needed on this machine [default: the provider's own address].
+    #[arg(long, value_name = "URL", env = "ANABRANCH_BASE_URL", hide_env_values = true)]
+    pub(super) base_url: Option<String>,
 
     /// The directory that the tools see. They cannot leave it.
     #[arg(

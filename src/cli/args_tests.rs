@@ -19,6 +19,10 @@ fn options(args: &[&str]) -> Result<RunOptions, String> {
     }
 }
 
+fn model_of(args: &[&str]) -> ModelChoice {
+    options(args).unwrap().host.model
+}
+
 #[test]
 fn the_definition_is_sound() {
     Cli::command().debug_assert();
@@ -57,6 +61,10 @@ fn every_option_is_taken() {
     args.extend(["--schema", &schema, "--model", &model, "--workspace", &workspace, "do it"]);
     let options = options(&args).unwrap();
     assert_eq!(options.host.model, ModelChoice::Script(script.into()));
+    let served = model_of(&["x", "--model", "openai:m", "--base-url", "http://host/v1"]);
+    assert!(
+        matches!(served, ModelChoice::Provider { name, base_url: Some(url) } if name.model() == "m" && url == "http://host/v1")
+    );
     assert_eq!(options.host.workspace, directory.path().canonicalize().unwrap());
     assert_eq!(options.schema.unwrap()["required"][0], "n");
     assert_eq!(options.host.allow, ["write_file", "edit_file", "x"]);
@@ -96,7 +104,10 @@ fn what_cannot_be_used_is_named_with_a_way_out() {
         (&["x", "--workspace", &bad], &["'--workspace'", "name a directory"]),
         (&["x", "--schema", "no/such"], &["'--schema'", "name a file"]),
         (&["x", "--schema", &bad], &["'--schema'", "not a JSON schema: "]),
-        (&["x", "--model", "openai:gpt"], &["'--model'", "'openai:gpt'", "'offline' or 'script:FILE'"]),
+        (
+            &["x", "--model", "gorq:gpt"],
+            &["'--model'", "'gorq:gpt'", "'offline', 'script:FILE'", "openai, anthropic"],
+        ),
         (&["x", "--model", "Offline"], &["'--model'", "unknown model"]),
         (&["x", "--model", "script:"], &["'--model'", "write script:FILE"]),
         (&["x", "--model", "script:no/such"], &["'--model'", "cannot read no/such"]),
@@ -105,7 +116,7 @@ fn what_cannot_be_used_is_named_with_a_way_out() {
         (&["x", "--allow", "a,"], &["--allow <TOOL>", "no tool is named"]),
         (&["x", "--tools", "kaos"], &["--tools <SET>", "chaos"]),
         (&["x", "--output", "pdf"], &["--output <FORM>", "jsonl"]),
-        (&["x", "--base-url", "y"], &["--base-url"]),
+        (&["x", "--base-url", "y"], &["'--base-url'", "'offline' is at no address", "--model openai:MODEL"]),
         (&["x", "y"], &["unexpected argument 'y'"]),
     ];
     for (args, parts) in cases {

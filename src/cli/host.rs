@@ -20,7 +20,7 @@ use crate::budget::{RunLimits, TreeLimits};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
 use crate::error::Result;
 use crate::forward::RootRun;
-use crate::model::{ChatModel, OfflineModel, Script, ScriptModel};
+use crate::model::{ChatModel, OfflineModel, ProviderModel, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
 use crate::tool::{Policy, Producer, Toolset, chaos};
@@ -77,10 +77,7 @@ impl Host {
 
     fn new(options: &HostOptions) -> std::result::Result<Self, String> {
         let text = |error: crate::error::Error| error.to_string();
-        let model: Arc<dyn ChatModel> = match &options.model {
-            ModelChoice::Offline => Arc::new(OfflineModel::new()),
-            ModelChoice::Script(path) => Arc::new(ScriptModel::new(Script::load(path).map_err(text)?)),
-        };
+        let model = model(&options.model).map_err(text)?;
         let tools = toolset(&options.workspace, options.chaos).map_err(text)?;
         let policy = Policy::default().allow(&options.allow).deny(&options.deny);
         if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none() && *name != EXECUTE_CODE)
@@ -109,6 +106,21 @@ impl Host {
             .tools(self.tools.clone())
             .policy(self.policy.clone())
     }
+}
+
+/// The model of a choice. Nothing is sent yet; what is missing, such as a key, is said now.
+fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
+    Ok(match choice {
+        ModelChoice::Offline => Arc::new(OfflineModel::new()),
+        ModelChoice::Script(path) => Arc::new(ScriptModel::new(Script::load(path)?)),
+        ModelChoice::Provider { name, base_url } => {
+            let mut builder = ProviderModel::builder(name.clone());
+            if let Some(url) = base_url {
+                builder = builder.base_url(url);
+            }
+            Arc::new(builder.build()?)
+        }
+    })
 }
 
 fn toolset(workspace: &Path, with_chaos: bool) -> Result<Toolset> {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, SandboxKind, ToolSet};
 use crate::budget::Limit;
+use crate::model::ProviderName;
 
 /// What `run` is to do.
 #[derive(Debug)]
@@ -66,6 +67,13 @@ pub(crate) enum ModelChoice {
     Offline,
     /// The script model, by the script's file. It exists; whether it is a script, its reader says.
     Script(PathBuf),
+    /// A model of a provider, at its own address or at another one.
+    Provider {
+        /// Which.
+        name: ProviderName,
+        /// Another address.
+        base_url: Option<String>,
+    },
 }
 
 /// A flag that cannot be used: which, what is wrong, how to do it right.
@@ -114,7 +122,7 @@ impl TryFrom<HostArgs> for HostOptions {
             });
         }
         Ok(Self {
-            model: model(&args.model)?,
+            model: model(&args.model, args.base_url)?,
             workspace: workspace(&args.workspace)?,
             output: args.output,
             allow: args.allow,
@@ -128,9 +136,20 @@ impl TryFrom<HostArgs> for HostOptions {
     }
 }
 
-fn model(name: &str) -> Result<ModelChoice, UsageError> {
+fn model(name: &str, base_url: Option<String>) -> Result<ModelChoice, UsageError> {
     let fail =
         |what: String, fix: &str| UsageError { flag: "--model", value: name.into(), what, fix: fix.into() };
+    let is_at_no_address = name == "offline" || name.starts_with("script:");
+    if let Some(value) = base_url.clone().filter(|_| is_at_no_address) {
+        // Passed over, it would be answered by another model than the one that was meant.
+        return Err(UsageError {
+            flag: "--base-url",
+            value,
+            what: format!("the model '{name}' is at no address"),
+            fix: "add --model openai:MODEL, or a model of the provider whose protocol the server speaks"
+                .into(),
+        });
+    }
     match name.split_once(':') {
         None if name == "offline" => Ok(ModelChoice::Offline),
         Some(("script", "")) => Err(fail("no script file is named".into(), "write script:FILE")),
@@ -146,7 +165,16 @@ fn model(name: &str) -> Result<ModelChoice, UsageError> {
                 }
             }
         }
-        _ => Err(fail("unknown model".into(), "use 'offline' or 'script:FILE'")),
+        _ => match name.parse() {
+            Ok(name) => Ok(ModelChoice::Provider { name, base_url }),
+            Err(_) => {
+                let known = ProviderName::providers().collect::<Vec<_>>().join(", ");
+                let fix = format!(
+                    "use 'offline', 'script:FILE' or PROVIDER:MODEL with one of these providers: {known}"
+                );
+                Err(fail("unknown model".into(), &fix))
+            }
+        },
     }
 }
 

@@ -18,6 +18,13 @@ pub trait ChatModel: Send + Sync + 'static {
     /// Its name as a person would write it after `--model`.
     fn name(&self) -> &str;
 
+    /// How long the provider asked everybody to wait; none if it may be asked now. Whoever asks it all the same is refused.
+    ///
+    /// A run waits for it visibly before it calls: such a wait is no failed attempt. A model that wraps another one passes it on.
+    fn pause(&self) -> Option<Duration> {
+        None
+    }
+
     /// One turn. The stream is cold: nothing happens before its first poll.
     ///
     /// # Ordering

@@ -68,6 +68,14 @@ mod scenarios_limits;
 #[cfg(feature = "cli")]
 mod cli;
 
+// Models of providers, against a server of our own and recorded streams.
+#[cfg(feature = "providers")]
+mod provider;
+
+// The same with a real model, where one is served.
+#[cfg(feature = "providers")]
+mod real_model;
+
 // Each example, run.
 mod examples;
 

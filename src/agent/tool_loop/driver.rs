@@ -19,6 +19,9 @@ use crate::tool::{Announced, Caller, Job, NewCall, Producer, Schema, ToolReply};
 /// enough that a person is still there.
 const MAX_DELAY: Duration = Duration::from_mins(2);
 
+/// How often a run waits for a gate that others keep shut, before it asks all the same.
+const MAX_PAUSES: u32 = 10;
+
 /// A delay that a provider asked for is made longer by up to this part of it, at random.
 const ASKED_SPREAD: u32 = 4;
 
@@ -70,6 +73,8 @@ struct Driver {
     system: Option<Arc<str>>,
     /// Model calls made, failed ones included.
     calls: u32,
+    /// Waits for the provider's gate since the last call.
+    pauses: u32,
     /// What failed attempts of the turn under way used.
     carried: Usage,
 }
@@ -104,6 +109,7 @@ impl Driver {
             emit,
             caller,
             calls: 0,
+            pauses: 0,
             carried: Usage::default(),
         }
     }
@@ -119,7 +125,14 @@ impl Driver {
             action = match action {
                 Action::CallModel => match self.cx.exhausted() {
                     Some(limit) => machine.exhausted(limit),
-                    None => self.turn(&mut machine).await,
+                    None => match self.pause() {
+                        Some(pause) => {
+                            let reason = "rate_limit: the provider asked all runs to wait".to_owned();
+                            self.back_off(machine.attempt(), Delay::Asked(pause), reason).await;
+                            Action::CallModel
+                        }
+                        None => self.turn(&mut machine).await,
+                    },
                 },
                 Action::RunCalls(calls) => match self.run_calls(calls).await {
                     Ok(results) => machine.calls_ended(results),
@@ -134,7 +147,15 @@ impl Driver {
         }
     }
 
+    /// How long the provider asked everybody to wait, unless this run has waited often enough: then it is refused instead.
+    fn pause(&mut self) -> Option<Duration> {
+        let pause = self.job.runtime.model.pause().filter(|_| self.pauses < MAX_PAUSES)?;
+        self.pauses += 1;
+        Some(pause)
+    }
+
     async fn turn(&mut self, machine: &mut Machine) -> Action {
+        self.pauses = 0;
         let request = ChatRequest {
             run: Arc::clone(&self.label),
             call: self.calls,

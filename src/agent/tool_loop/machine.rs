@@ -147,6 +147,12 @@ impl Machine {
         self.turns
     }
 
+    /// Which attempt of the turn comes or is under way, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// The first thing to do.
     pub fn start(&mut self) -> Action {
         self.call_model()

@@ -25,7 +25,8 @@ pub fn anabranch(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     command.args(args).stdin(Stdio::null()).env("TERM", "dumb");
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ANABRANCH_") {
+        let text = name.to_string_lossy();
+        if text.starts_with("ANABRANCH_") || text.ends_with("_API_KEY") {
             command.env_remove(name);
         }
     }

@@ -1,0 +1,142 @@
+//! One event of a chat completion, as a server sends it.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::loose::{Count, Loose};
+use crate::model::StopReason;
+use crate::outcome::Usage;
+
+/// One event. What is not named here is passed over: servers add keys of their own.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk {
+    pub(super) choices: Option<Vec<Choice>>,
+    pub(super) usage: Option<Tokens>,
+    /// An error inside a stream that began well.
+    #[serde(default)]
+    pub(super) error: Loose,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice {
+    #[serde(default)]
+    pub(super) index: Count,
+    pub(super) delta: Option<Delta>,
+    #[serde(default)]
+    pub(super) finish_reason: Loose,
+    /// Only in the older protocol of plain completions.
+    #[serde(default)]
+    pub(super) text: Loose,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Delta {
+    #[serde(default)]
+    pub(super) content: Loose,
+    #[serde(default)]
+    pub(super) refusal: Loose,
+    #[serde(default)]
+    pub(super) reasoning_content: Loose,
+    #[serde(default)]
+    pub(super) reasoning: Loose,
+    pub(super) tool_calls: Option<Vec<CallDelta>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct CallDelta {
+    #[serde(default)]
+    pub(super) index: Count,
+    #[serde(default)]
+    pub(super) id: Loose,
+    pub(super) function: Option<Function>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Function {
+    #[serde(default)]
+    pub(super) name: Loose,
+    #[serde(default)]
+    pub(super) arguments: Loose,
+}
+
+/// Counters, cumulative.
+#[derive(Debug, Deserialize)]
+pub(super) struct Tokens {
+    #[serde(default)]
+    prompt_tokens: Count,
+    #[serde(default)]
+    completion_tokens: Count,
+    prompt_tokens_details: Option<Details>,
+    #[serde(default)]
+    prompt_cache_hit_tokens: Count,
+    /// US dollars, from a server that says them.
+    #[serde(default)]
+    cost: Loose,
+}
+
+#[derive(Debug, Deserialize)]
+struct Details {
+    #[serde(default)]
+    cached_tokens: Count,
+}
+
+impl Tokens {
+    /// The usage, if the counters say anything.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let cost_usd = match &self.cost {
+            Loose::Other(cost) => cost.as_f64().filter(|cost| *cost >= 0.0),
+            Loose::Nothing | Loose::Text(_) => None,
+        };
+        if (self.prompt_tokens.0, self.completion_tokens.0, cost_usd) == (None, None, None) {
+            return None;
+        }
+        let details = self.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens.0);
+        Some(Usage {
+            input_tokens: self.prompt_tokens.0.unwrap_or(0),
+            output_tokens: self.completion_tokens.0.unwrap_or(0),
+            cached_tokens: details.or(self.prompt_cache_hit_tokens.0),
+            cost_usd,
+            model_calls: 1,
+        })
+    }
+}
+
+/// A text and a thinking, either of which may be none: some servers send the content as a list of typed parts.
+pub(super) fn content(content: Loose) -> (Option<Arc<str>>, Option<Arc<str>>) {
+    let parts = match content {
+        Loose::Text(text) => return (Some(text), None),
+        Loose::Other(Value::Array(parts)) => parts,
+        Loose::Nothing | Loose::Other(_) => return (None, None),
+    };
+    let (mut text, mut thinking) = (String::new(), String::new());
+    for part in &parts {
+        if let Some(piece) = part.get("text").and_then(Value::as_str) {
+            text.push_str(piece);
+        }
+        match part.get("thinking") {
+            Some(Value::String(piece)) => thinking.push_str(piece),
+            Some(Value::Array(inner)) => {
+                inner
+                    .iter()
+                    .filter_map(|part| part.get("text")?.as_str())
+                    .for_each(|piece| thinking.push_str(piece));
+            }
+            _ => {}
+        }
+    }
+    let some = |text: String| (!text.is_empty()).then(|| text.into());
+    (some(text), some(thinking))
+}
+
+/// The reason of a finish. A word that is not known says that the turn ended, and not that anything went wrong.
+pub(super) fn stop_reason(word: &str) -> StopReason {
+    match word {
+        "tool_calls" | "tool_use" | "function_call" => StopReason::ToolCalls,
+        "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => StopReason::Length,
+        "content_filter" | "refusal" | "safety" => StopReason::ContentFilter,
+        "error" | "network_error" | "insufficient_system_resource" | "abort" => StopReason::Error,
+        _ => StopReason::EndTurn,
+    }
+}

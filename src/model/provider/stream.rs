@@ -1,0 +1,126 @@
+//! One chat completion over HTTP: the waiting around the decoder.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use reqwest::Response;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use tokio::time::timeout;
+
+use super::decoder::ChatCompletions;
+use super::fault;
+use super::request::{Dialect, body};
+use super::server::{MAX_ERROR_BODY, Shared};
+use crate::model::{ChatEvent, ChatRequest, ChatStream, ModelError};
+
+/// How long the counters of an answer are waited for that has said why it ends.
+const TAIL: Duration = Duration::from_secs(5);
+
+enum State {
+    /// Not polled yet: nothing was sent.
+    Cold(Shared, Dialect, ChatRequest),
+    /// Boxed, since it is moved in and out of each step.
+    Open(Box<Open>),
+    Ended,
+}
+
+struct Open {
+    server: Shared,
+    response: Response,
+    decoder: ChatCompletions,
+}
+
+/// The stream of one turn. Dropping it closes the connection.
+pub(super) fn chat(server: Shared, dialect: Dialect, request: ChatRequest) -> ChatStream {
+    futures::stream::unfold(State::Cold(server, dialect, request), step).boxed()
+}
+
+async fn step(state: State) -> Option<(Result<ChatEvent, ModelError>, State)> {
+    let mut open = match state {
+        State::Open(open) => open,
+        State::Ended => return None,
+        State::Cold(server, dialect, request) => match send(&server, dialect, request).await {
+            Ok(response) => Box::new(Open { server, response, decoder: ChatCompletions::new() }),
+            Err(error) => return Some((Err(server.cleaned(error)), State::Ended)),
+        },
+    };
+    let event = open.next().await?;
+    let event = open.server.finished(event);
+    let state = if event.is_err() { State::Ended } else { State::Open(open) };
+    Some((event, state))
+}
+
+async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result<Response, ModelError> {
+    let mut url = server.base.clone();
+    url.set_path(&format!("{}chat/completions", server.base.path()));
+    let has_tools = !request.tools.is_empty();
+    let body = body(&server.model, dialect, &request).to_string();
+    // A run that goes on may append to its history without a copy.
+    drop(request);
+    let request =
+        server.client.post(url).header(CONTENT_TYPE, "application/json").header(ACCEPT, "text/event-stream");
+    let response = match timeout(server.idle, request.body(body).send()).await {
+        Ok(sent) => sent.map_err(|error| server.unreachable(error))?,
+        Err(_) => return Err(server.silent(server.idle)),
+    };
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let headers = response.headers().clone();
+    let said = error_body(response, server.idle).await;
+    let mut error = fault::of_status(status, &headers, &said);
+    if has_tools && fault::refuses_tools(&error) {
+        error.message = format!("{} (the model takes no tools: choose another one)", error.message);
+    }
+    Err(error)
+}
+
+/// The body of an error, as much of it as comes.
+async fn error_body(mut response: Response, idle: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < MAX_ERROR_BODY
+        && let Ok(Ok(Some(piece))) = timeout(idle, response.chunk()).await
+    {
+        body.extend_from_slice(&piece);
+    }
+    body.truncate(MAX_ERROR_BODY);
+    body
+}
+
+impl Open {
+    async fn next(&mut self) -> Option<Result<ChatEvent, ModelError>> {
+        loop {
+            if let Some(event) = self.decoder.next_event() {
+                if self.decoder.is_over() {
+                    // The end of the body most often came with the end of the answer: once it is read, the connection
+                    // can be used again. It is not waited for.
+                    let _ = self.response.chunk().now_or_never();
+                }
+                return Some(event);
+            }
+            if self.decoder.is_over() {
+                return None;
+            }
+            let is_finished = self.decoder.is_finished();
+            let bound = if is_finished { TAIL.min(self.server.idle) } else { self.server.idle };
+            match timeout(bound, self.response.chunk()).await {
+                Ok(Ok(Some(bytes))) => {
+                    self.decoder.push(&bytes);
+                    if self.decoder.is_no_stream() {
+                        self.decoder.close(None);
+                    }
+                }
+                Ok(Ok(None)) => self.decoder.close(None),
+                Ok(Err(error)) => {
+                    let error = self.server.unreachable(error);
+                    self.decoder.close(Some(error));
+                }
+                Err(_) => {
+                    let error = self.server.silent(bound);
+                    self.decoder.close(Some(error));
+                }
+            }
+        }
+    }
+}
