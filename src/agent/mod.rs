@@ -4,6 +4,7 @@
 pub mod codeact;
 mod detached;
 mod host;
+pub mod planner;
 #[cfg(feature = "codeact")]
 pub mod sandbox;
 #[cfg(feature = "codeact")]

@@ -30,6 +30,14 @@ pub(super) enum Command {
     #[command(after_help = EXIT_STATUS)]
     Run(Box<RunArgs>),
 
+    /// Plan a workflow graph for an objective; with --execute, run it.
+    ///
+    /// A graph has nodes, each an agent with a prompt or a tool with arguments, and edges along which results go. Without
+    /// --execute it is printed as JSON and nothing of it runs. With it, nodes that are ready run at the same time, each as a run of its
+    /// own; a node that fails takes along what depends on it, and nothing else. Printed is what the last node gives.
+    #[command(after_help = EXIT_STATUS)]
+    Plan(Box<PlanArgs>),
+
     /// Fold a log to its tree and print it.
     ///
     /// Lines that are no messages of the log are reported on stderr and left out. The exit status is that of the root's
@@ -56,6 +64,33 @@ pub(super) struct RunArgs {
     /// A JSON schema that the result has to satisfy. A result that still does not after one repair turn fails the run.
     #[arg(long, value_name = "FILE")]
     pub(super) schema: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    /// What is to be achieved, in one argument: quote it. With --graph or --resume it may be left out.
+    #[arg(value_parser = task, required_unless_present_any = ["graph", "resume"])]
+    pub(super) objective: Option<String>,
+
+    /// Run the graph.
+    #[arg(long)]
+    pub(super) execute: bool,
+
+    /// Take the graph from this file and plan none. One that cannot run is refused, with everything that is wrong with it.
+    #[arg(long, value_name = "FILE")]
+    pub(super) graph: Option<PathBuf>,
+
+    /// Write the graph to this file, before it runs: whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    pub(super) save: Option<PathBuf>,
+
+    /// Go on from the log of an earlier execution (its --output jsonl, also cut off; `-` is standard input). Nodes that
+    /// completed there with the same definition and inputs do not run again. The graph is the log's, unless --graph gives one.
+    #[arg(long, value_name = "LOG", requires = "execute")]
+    pub(super) resume: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) host: HostArgs,

@@ -7,8 +7,9 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::exit::ExitStatus;
-use super::options::RunOptions;
+use super::options::{RunOptions, UsageError};
 use super::output::{Streams, complain, delivered};
+use super::plan::{self, PlanOptions};
 use super::{replay, run, verify};
 use crate::agent::sandbox::serve_stdio;
 
@@ -26,11 +27,11 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Run(args) => match RunOptions::try_from(*args) {
             Ok(options) => run::run(options),
-            Err(error) => {
-                complain(&mut io::stderr(), format_args!("error: {error}"));
-                complain(&mut io::stderr(), "For more information, try 'anabranch run --help'.");
-                ExitStatus::Usage.into()
-            }
+            Err(error) => bad_usage("run", &error),
+        },
+        Command::Plan(args) => match PlanOptions::try_from(*args) {
+            Ok(options) => plan::plan(options),
+            Err(error) => bad_usage("plan", &error),
         },
         Command::Replay(args) => {
             let mut out = io::BufWriter::new(io::stdout().lock());
@@ -47,4 +48,10 @@ pub fn main() -> ExitCode {
             status.into()
         }
     }
+}
+
+fn bad_usage(command: &str, error: &UsageError) -> ExitCode {
+    complain(&mut io::stderr(), format_args!("error: {error}"));
+    complain(&mut io::stderr(), format_args!("For more information, try 'anabranch {command} --help'."));
+    ExitStatus::Usage.into()
 }

@@ -14,6 +14,7 @@ use super::panics::Panics;
 use super::show::{Screen, Shown};
 use super::signals::{AtExit, Signals, cancel_on_signal};
 use crate::agent::codeact::{CodeAct, EXECUTE_CODE};
+use crate::agent::planner::{CreatePlan, PlanWorkflowGraph};
 use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
 use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
@@ -23,7 +24,7 @@ use crate::forward::RootRun;
 use crate::model::{ChatModel, OfflineModel, ProviderModel, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{Policy, Producer, Toolset, chaos};
+use crate::tool::{AgentRuntime, Job, Policy, Producer, Toolset, chaos};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -45,7 +46,9 @@ impl Host {
         let start = match prepared {
             Ok(start) => start,
             Err(text) => {
-                complain(&mut io::stderr(), format_args!("error: {text}"));
+                let mut lines = text.lines();
+                complain(&mut io::stderr(), format_args!("error: {}", lines.next().unwrap_or_default()));
+                lines.for_each(|line| complain(&mut io::stderr(), format_args!("  {line}")));
                 return ExitStatus::Usage.into();
             }
         };
@@ -100,6 +103,12 @@ impl Host {
         Ok(Self { model, producer: Arc::new(CodeAct::new(sandbox)), tools, policy })
     }
 
+    /// A job on the model, the tools and the policy of the flags, for a producer of its own.
+    pub(super) fn job(&self, instructions: impl Into<Arc<str>>) -> Job {
+        let runtime = AgentRuntime::new(Arc::clone(&self.model), Arc::clone(&self.producer));
+        Job::new(instructions, self.tools.clone(), Arc::new(runtime.with_policy(self.policy.clone())))
+    }
+
     /// An agent with the model, the tools and the policy of the flags.
     pub(super) fn agent(&self) -> Agent {
         Agent::with_producer(Arc::clone(&self.model), Arc::clone(&self.producer))
@@ -127,6 +136,7 @@ fn toolset(workspace: &Path, with_chaos: bool) -> Result<Toolset> {
     let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
     let tools = Detached::new().add_to(&tools)?;
+    let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
     if with_chaos { chaos::add_to(&tools) } else { Ok(tools) }
 }
 

@@ -5,6 +5,7 @@
 //! | command | what it does |
 //! |---|---|
 //! | `run` | runs an agent on a task in a workspace |
+//! | `plan` | plans a workflow graph, and runs it with `--execute` |
 //! | `replay` | folds a log to its tree and prints it |
 //! | `verify` | holds a log against the invariants |
 
@@ -19,8 +20,10 @@ mod options;
 mod outlet;
 mod output;
 mod panics;
+mod plan;
 mod replay;
 mod run;
+mod save;
 mod show;
 mod signals;
 #[cfg(test)]

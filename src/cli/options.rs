@@ -85,6 +85,13 @@ pub(crate) struct UsageError {
     fix: String,
 }
 
+impl UsageError {
+    /// Of a flag that names a file.
+    pub(super) fn of_file(flag: &'static str, path: &Path, what: impl Into<String>, fix: &str) -> Self {
+        Self { flag, value: path.display().to_string(), what: what.into(), fix: fix.to_owned() }
+    }
+}
+
 impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { flag, value, what, fix } = self;

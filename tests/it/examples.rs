@@ -12,6 +12,9 @@ mod hello;
 #[path = "../../examples/nested.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod nested;
+#[path = "../../examples/plan.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod plan;
 #[path = "../../examples/watch.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod watch;
@@ -60,6 +63,14 @@ async fn detached_fetches_what_was_found() {
 async fn as_tool_delegates() {
     let expected = "→ review\n  → count_lines\n  ← count_lines\n← review\nSome(String(\"The reviewer says that it is short.\"))\n";
     assert_eq!(printed!(as_tool), expected);
+}
+
+#[tokio::test]
+async fn plan_runs_two_nodes_and_joins_them() {
+    let printed = printed!(plan);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!((lines[0], lines[1]), ("short: step_started", "long: step_started"));
+    assert_eq!(lines[lines.len() - 2..], ["both: step_completed", "outcome: Some(Number(6))"]);
 }
 
 #[tokio::test]

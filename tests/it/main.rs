@@ -54,9 +54,17 @@ mod detached_waits;
 // The same: scopes, and every way in which a wait, a subtask and a tree end.
 mod detached_ends;
 
+// The planners of graphs and of tasks.
+mod planner;
+
+// Graphs that run: order, failures, cancel, limits.
+mod graph_runs;
+
 // Orchestration scripts.
 #[cfg(feature = "codeact")]
 mod scripts;
+// Graphs that are gone on with from a log.
+mod graph_resume;
 
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;

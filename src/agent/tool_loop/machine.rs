@@ -69,6 +69,8 @@ pub struct PlannedCall {
 pub struct LoopConfig {
     /// Model turns, where neither the job nor the limits of the run say how many. Default 20, as in the original core.
     pub max_turns: u64,
+    /// Tool calls of this loop: of a turn that would need more none is made, and the run is stopped. Default: no bound but the run's.
+    pub max_calls: Option<u64>,
     /// How often a model call is tried that fails before it says anything. Default 3.
     pub max_attempts: u32,
     /// The bound of the first delay; it doubles with each attempt. Default 500 ms.
@@ -89,6 +91,7 @@ impl Default for LoopConfig {
     fn default() -> Self {
         Self {
             max_turns: 20,
+            max_calls: None,
             max_attempts: 3,
             first_delay: Duration::from_millis(500),
             max_nudges: 2,
@@ -112,6 +115,7 @@ pub struct Machine {
     /// The latest text that was not blank.
     last_text: String,
     turns: u64,
+    calls: u64,
     attempt: u32,
     nudges: u32,
     repaired: bool,
@@ -129,6 +133,7 @@ impl Machine {
             cut: None,
             last_text: String::new(),
             turns: 0,
+            calls: 0,
             attempt: 1,
             nudges: 0,
             repaired: false,
@@ -252,6 +257,13 @@ impl Machine {
     }
 
     fn plan(&mut self, turn: Turn, cut: Option<&str>) -> Action {
+        self.calls = self.calls.saturating_add(turn.calls.len() as u64);
+        if let Some(max) = self.config.max_calls.filter(|max| self.calls > *max) {
+            return self.stop(
+                LimitKind::ToolCalls,
+                format!("the limit of {max} tool calls was reached before there was an answer"),
+            );
+        }
         let last = turn.calls.len().saturating_sub(1);
         let mut planned = Vec::with_capacity(turn.calls.len());
         for (place, call) in turn.calls.iter().enumerate() {

@@ -6,6 +6,9 @@
 //!
 //! What it does follows from the tools on offer:
 //!
+//! - With `finish_graph` it plans a workflow graph: a search for each group of terms, and a node that joins them. With `finish_plan` it
+//!   plans the same as tasks.
+//! - A run whose brief has inputs in blocks, as the nodes of such a graph have, answers from what these report.
 //! - With `run_search` it delegates: the terms of the question in up to four groups, one search each, all at once;
 //!   then it merges what they report, ranks it and writes the answer. If no search could be made, it searches itself.
 //! - With `grep` it searches: definitions, headings and plain uses of the terms, then it reads the best places with
@@ -14,8 +17,10 @@
 //! - With neither it says what it is and what it needs.
 
 mod answer;
+mod inputs;
 mod lines;
 mod model;
+mod planner;
 mod rank;
 mod report;
 mod results;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, future, stream};
 use serde_json::Value;
 
-use super::{answer, root, searcher, terms};
+use super::{answer, inputs, planner, root, searcher, terms};
 use crate::model::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, StopReason, ToolChoice, ToolRequest, ToolSpec,
 };
@@ -56,8 +56,14 @@ fn events(request: &ChatRequest) -> Vec<ChatEvent> {
 
 fn decide(request: &ChatRequest) -> Turn {
     let conversation = Conversation::new(request);
+    if let Some(turn) = planner::next(&conversation) {
+        return turn;
+    }
     if request.output_schema.is_some() {
         return Turn::say(answer::no_schema());
+    }
+    if let Some(answer) = inputs::answer(conversation.task) {
+        return Turn::say(answer);
     }
     if conversation.offers(RUN_SEARCH) {
         return root::next(&conversation);
@@ -80,10 +86,15 @@ fn decide(request: &ChatRequest) -> Turn {
 
 /// The query of a delegated search: what stands between the first `<query>` and the last `</query>`, so that a
 /// query that has such a tag in it stays whole.
-fn query(prompt: &str) -> Option<&str> {
-    let (_, rest) = prompt.split_once("<query>")?;
-    let (query, _) = rest.rsplit_once("</query>")?;
-    Some(query.trim())
+pub(super) fn query(prompt: &str) -> Option<&str> {
+    tagged(prompt, "<query>", "</query>")
+}
+
+/// What stands between the first `open` and the last `close`.
+pub(super) fn tagged<'a>(prompt: &'a str, open: &str, close: &str) -> Option<&'a str> {
+    let (_, rest) = prompt.split_once(open)?;
+    let (inside, _) = rest.rsplit_once(close)?;
+    Some(inside.trim())
 }
 
 /// What to say and which tools to call.

@@ -65,15 +65,8 @@ pub(super) fn search_alone(conversation: &Conversation<'_>, terms: &Terms, failu
 }
 
 fn delegate(conversation: &Conversation<'_>, terms: &Terms) -> Turn {
-    let groups = groups(terms);
-    let question = results::shortened(&plain(conversation.task), LONGEST_QUESTION);
-    let mut queries: Vec<String> =
-        groups.iter().map(|group| format!("{}{FOR}{question})", quoted(group))).collect();
-    if terms.wants_tests {
-        let all: Vec<&Term> = terms.focus.iter().take(MOST_TERMS).collect();
-        queries.push(format!("tests of {}{FOR}{question})", quoted(&all)));
-    }
-    let topics: Vec<String> = groups.iter().map(|group| quoted(group)).collect();
+    let queries = queries(conversation.task, terms);
+    let topics: Vec<String> = groups(terms).iter().map(|group| quoted(group)).collect();
     let tests = if terms.wants_tests { ", and for tests of it" } else { "" };
     let plural = if queries.len() == 1 { "search" } else { "searches" };
     let text = format!("Looking for {}{tests}: {} {plural}.", topics.join("; "), queries.len());
@@ -81,6 +74,18 @@ fn delegate(conversation: &Conversation<'_>, terms: &Terms) -> Turn {
         .into_iter()
         .map(|query| (RUN_SEARCH.to_owned(), conversation.fitting(RUN_SEARCH, json!({ "query": query }))));
     Turn { text: vec![text], calls: calls.collect() }
+}
+
+/// What to search for to answer a question: a query for each group of terms, and one for tests if it asks for these.
+pub(super) fn queries(question: &str, terms: &Terms) -> Vec<String> {
+    let question = results::shortened(&plain(question), LONGEST_QUESTION);
+    let mut queries: Vec<String> =
+        groups(terms).iter().map(|group| format!("{}{FOR}{question})", quoted(group))).collect();
+    if terms.wants_tests {
+        let all: Vec<&Term> = terms.focus.iter().take(MOST_TERMS).collect();
+        queries.push(format!("tests of {}{FOR}{question})", quoted(&all)));
+    }
+    queries
 }
 
 /// A name is a group by itself; words of one clause belong together.

@@ -47,6 +47,11 @@ pub(super) fn tools(names: &[&str]) -> Arc<[Arc<ToolSpec>]> {
         spec("run_search", &["query", "breadth"]),
         spec("grep", &["pattern", "path", "glob", "ignore_case", "context", "max_results"]),
         spec("read_file", &["path", "offset", "limit"]),
+        spec("list_nodes", &[]),
+        spec("add_node", &["id", "agent", "prompt"]),
+        spec("add_edge", &["from", "to"]),
+        spec("finish_graph", &[]),
+        spec("finish_plan", &["title", "tasks"]),
     ];
     all.into_iter().filter(|spec| names.contains(&spec.name.as_str())).collect()
 }

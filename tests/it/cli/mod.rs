@@ -12,6 +12,9 @@ mod output;
 // Logs read back: whole, cut, foreign, empty.
 mod logs;
 
+// Graphs: planned, run, gone on with.
+mod plan;
+
 // What cannot be used, and what the workspace may hold.
 mod input;
 

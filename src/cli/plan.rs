@@ -1,0 +1,246 @@
+//! `anabranch plan`: an objective or a graph in, a graph or what it gives out.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::args::PlanArgs;
+use super::host::Host;
+use super::log_file::{LogLine, open_log};
+use super::options::{HostOptions, UsageError};
+use super::output::complain;
+use super::save::save;
+use crate::agent::Agent;
+use crate::agent::planner::{
+    CheckedGraph, FinishedNodes, GraphExecutor, GraphPlanner, Violation, WorkflowGraph,
+};
+use crate::context::{Root, RunSpec};
+use crate::outcome::SubAgentOutcome;
+use crate::stream::SubAgentStream;
+use crate::tool::{Job, Producer};
+
+/// What `plan` is to do.
+#[derive(Debug)]
+pub(crate) struct PlanOptions {
+    /// Not blank. There is one, or a graph, or both.
+    objective: Option<String>,
+    execute: bool,
+    graph: Option<GivenGraph>,
+    save: Option<PathBuf>,
+    finished: FinishedNodes,
+    host: HostOptions,
+}
+
+/// A graph that need not be planned.
+#[derive(Debug)]
+struct GivenGraph {
+    graph: WorkflowGraph,
+    /// Where it is from.
+    path: PathBuf,
+    /// Its text, if lines of it can be named.
+    text: Option<String>,
+    /// What it was called, if it was run before.
+    title: Option<String>,
+}
+
+impl TryFrom<PlanArgs> for PlanOptions {
+    type Error = UsageError;
+
+    fn try_from(args: PlanArgs) -> Result<Self, UsageError> {
+        let host = args.host.try_into()?;
+        let mut graph = args.graph.as_deref().map(read_graph).transpose()?;
+        let mut finished = FinishedNodes::default();
+        if let Some(path) = &args.resume {
+            finished = read_log(path)?;
+            if let (None, Some(known)) = (&graph, finished.graph()) {
+                let title = finished.title().map(str::to_owned);
+                graph = Some(GivenGraph { graph: known.clone(), path: path.clone(), text: None, title });
+            }
+            if graph.is_none() && args.objective.is_none() {
+                let what = "the log ends before there was a graph";
+                return Err(UsageError::of_file("--resume", path, what, "give the objective, or --graph"));
+            }
+        }
+        if let Some(path) = &args.save {
+            check_place(path)?;
+        }
+        Ok(Self { objective: args.objective, execute: args.execute, graph, save: args.save, finished, host })
+    }
+}
+
+fn read_graph(path: &Path) -> Result<GivenGraph, UsageError> {
+    let fail = |what: String, fix: &str| UsageError::of_file("--graph", path, what, fix);
+    let size = std::fs::metadata(path).map(|metadata| metadata.len());
+    let unreadable = |error: std::io::Error| fail(error.to_string(), "name a file that can be read");
+    if size.map_err(unreadable)? > WorkflowGraph::TEXT_BYTES as u64 {
+        return Err(fail(
+            format!("more than {} bytes", WorkflowGraph::TEXT_BYTES),
+            "name the file of a graph",
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let fix = "write {\"nodes\": [{\"id\", \"agent\" or \"tool\", \"prompt\" or \"args\"}], \"edges\": [{\"from\", \"to\"}]}";
+    let graph = WorkflowGraph::parse(&text).map_err(|error| fail(format!("not a graph: {error}"), fix))?;
+    Ok(GivenGraph { graph, path: path.to_owned(), text: Some(text), title: None })
+}
+
+/// How many bad lines of a log are told one by one.
+const TOLD: usize = 5;
+
+/// Reads what of an execution is in a log. Lines that are no messages are told and left out: the log may be cut.
+fn read_log(path: &Path) -> Result<FinishedNodes, UsageError> {
+    let fail = |what: String| {
+        UsageError::of_file("--resume", path, what, "name the log of `plan --execute --output jsonl`")
+    };
+    let (mut finished, mut problems) = (FinishedNodes::default(), Vec::new());
+    let mut more = 0_usize;
+    for line in open_log(path).map_err(|error| fail(error.to_string()))? {
+        match line {
+            Ok(LogLine::Message(message)) => finished.observe(&message),
+            Ok(LogLine::Problem(problem)) if problems.len() < TOLD => problems.push(problem),
+            Ok(LogLine::Problem(_)) => more += 1,
+            Err(error) => return Err(fail(error.to_string())),
+        }
+    }
+    if !finished.has_execution() {
+        return Err(fail("no graph was run in this log".to_owned()));
+    }
+    let mut err = std::io::stderr();
+    for problem in problems {
+        complain(&mut err, format_args!("warning: {}: {problem}", path.display()));
+    }
+    if more > 0 {
+        complain(&mut err, format_args!("warning: {more} more lines are no messages of this log"));
+    }
+    Ok(finished)
+}
+
+/// What would fail at the end is told before anything runs.
+fn check_place(path: &Path) -> Result<(), UsageError> {
+    let fail = |what: &str, fix: &str| Err(UsageError::of_file("--save", path, what, fix));
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match path.file_name() {
+        None => fail("it names no file", "name the file to write"),
+        Some(_) if path.is_dir() => fail("it is a directory", "name the file to write"),
+        Some(_) if !directory.is_dir() => fail("its directory does not exist", "create that first"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Plans a graph, or runs one, or both.
+pub(super) fn plan(options: PlanOptions) -> ExitCode {
+    let PlanOptions { objective, execute, graph, save: place, finished, host } = options;
+    Host::open(&host, |host| {
+        let objective = objective.unwrap_or_else(|| name_of(graph.as_ref()));
+        let mut job = host.job(objective);
+        let mut planner = GraphPlanner::new();
+        if let Some(place) = place.clone() {
+            planner = planner.on_planned(move |graph| write(&place, graph));
+        }
+        let given = match graph {
+            Some(given) => Some(check(given, &planner, &job)?),
+            None => None,
+        };
+        if let (Some(graph), Some(place)) = (&given, &place) {
+            write(place, graph.graph())?;
+        }
+        let start = match (given, execute) {
+            (Some(graph), false) => Start::Known(SubAgentOutcome::completed(graph.graph().to_value())),
+            (None, false) => Start::Work("planner", Arc::new(planner)),
+            (given, true) => {
+                job.system_prompt = Some(Agent::WORKSPACE_PROMPT.into());
+                let executor = given.map_or_else(|| GraphExecutor::planned_by(planner), GraphExecutor::new);
+                Start::Work("graph", Arc::new(executor.resuming(finished).answer_only()))
+            }
+        };
+        Ok(move |root: &Root| {
+            let spec = RunSpec::new(start.agent(), Arc::clone(&job.instructions)).produced_by(start.kind());
+            let spec = RunSpec { model: Some(job.runtime.model.name().into()), ..spec };
+            root.run(spec, move |cx| match start {
+                Start::Known(outcome) => SubAgentStream::settled(outcome),
+                Start::Work(_, producer) => producer.produce(job, cx),
+            })
+        })
+    })
+}
+
+/// What the root run does.
+enum Start {
+    /// Nothing: its outcome is known.
+    Known(SubAgentOutcome),
+    /// The work of this producer, under this name.
+    Work(&'static str, Arc<dyn Producer>),
+}
+
+impl Start {
+    fn agent(&self) -> &'static str {
+        match self {
+            Self::Known(_) => "graph",
+            Self::Work(agent, _) => agent,
+        }
+    }
+
+    fn kind(&self) -> &str {
+        match self {
+            Self::Known(_) => "graph_file",
+            Self::Work(_, producer) => producer.kind(),
+        }
+    }
+}
+
+/// What a graph without an objective is called: as before, or as its file.
+fn name_of(graph: Option<&GivenGraph>) -> String {
+    let title = graph.and_then(|given| given.title.clone());
+    let file = || Some(graph?.path.file_name()?.to_string_lossy().into_owned());
+    title.or_else(file).unwrap_or_else(|| "graph".to_owned())
+}
+
+fn write(place: &Path, graph: &WorkflowGraph) -> Result<(), String> {
+    let text = format!("{:#}\n", graph.to_value());
+    save(place, text.as_bytes()).map_err(|error| format!("cannot write {}: {error}", place.display()))
+}
+
+/// The graph, or a line for each thing that is wrong with it.
+fn check(given: GivenGraph, planner: &GraphPlanner, job: &Job) -> Result<CheckedGraph, String> {
+    let GivenGraph { graph, path, text, .. } = given;
+    let catalogue = planner.catalogue(&job.tools, &job.runtime.policy);
+    CheckedGraph::check(graph, &catalogue).map_err(|violations| {
+        let line = |violation: &Violation| {
+            let line = text.as_deref().and_then(|text| line_of(text, &violation.at));
+            line.map_or_else(|| violation.to_string(), |line| format!("line {line}: {violation}"))
+        };
+        let lines: Vec<String> = violations.iter().map(line).collect();
+        format!("the graph of {} cannot run; mend it and start again\n{}", path.display(), lines.join("\n"))
+    })
+}
+
+/// The line on which the id of a node stands in the text of a graph.
+fn line_of(text: &str, at: &str) -> Option<usize> {
+    let id = serde_json::to_string(at.strip_prefix("node ")?).ok()?;
+    let has_id = |line: &str| {
+        let mut rest = line;
+        while let Some((_, after)) = rest.split_once("\"id\"") {
+            let value = after.trim_start().strip_prefix(':').map(str::trim_start);
+            if value.is_some_and(|value| value.starts_with(&id)) {
+                return true;
+            }
+            rest = after;
+        }
+        false
+    };
+    text.lines().position(has_id).map(|line| line + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_by_its_id() {
+        let text = "{\"nodes\": [\n {\"id\" : \"a\"}, {\"id\":\"b\"},\n {\n\"id\": \"bc\"}]}";
+        assert_eq!(
+            ["node a", "node b", "node bc", "node c", "edge a -> b"].map(|at| line_of(text, at)),
+            [Some(2), Some(2), Some(4), None, None]
+        );
+    }
+}
