@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::options::{duration, money, number, seed, task, tool_name};
+use super::options::{duration, input, money, number, seed, task, tool_name};
+use crate::agent::script::ScriptLimits;
 use crate::budget::Limit;
 
 /// Sub-agents that stream: every child is a stream with one outcome, live in one ordered event log.
@@ -38,6 +39,14 @@ pub(super) enum Command {
     #[command(after_help = EXIT_STATUS)]
     Plan(Box<PlanArgs>),
 
+    /// Run an orchestration script: JavaScript that starts agents and puts their answers together.
+    ///
+    /// The script is the body of an async function. It sees agent(prompt, {schema, tools, label}), parallel(thunks),
+    /// pipeline(items, ...stages), inputs, budget, tools, log and sleep; what it returns is printed. Its agents are runs below
+    /// its own.
+    #[command(after_help = EXIT_STATUS)]
+    Script(Box<ScriptArgs>),
+
     /// Fold a log to its tree and print it.
     ///
     /// Lines that are no messages of the log are reported on stderr and left out. The exit status is that of the root's
@@ -64,6 +73,28 @@ pub(super) struct RunArgs {
     /// A JSON schema that the result has to satisfy. A result that still does not after one repair turn fails the run.
     #[arg(long, value_name = "FILE")]
     pub(super) schema: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ScriptArgs {
+    /// The script; `-` is standard input.
+    pub(super) file: PathBuf,
+
+    /// What `inputs.NAME` is in the script: JSON, or text if it is none. Repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = input)]
+    pub(super) input: Vec<(String, serde_json::Value)>,
+
+    /// Agents that the script may start in all. A call beyond it throws.
+    #[arg(long, value_name = "N", default_value_t = ScriptLimits::default().max_agent_calls)]
+    pub(super) max_agent_calls: u32,
+
+    /// Agents of the script that run at once, at least 1. Others wait.
+    #[arg(long, value_name = "N", default_value_t = ScriptLimits::default().max_concurrent_agents,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_concurrent_agents: u32,
 
     #[command(flatten)]
     pub(super) host: HostArgs,

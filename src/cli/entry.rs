@@ -10,6 +10,7 @@ use super::exit::ExitStatus;
 use super::options::{RunOptions, UsageError};
 use super::output::{Streams, complain, delivered};
 use super::plan::{self, PlanOptions};
+use super::script::{self, ScriptOptions};
 use super::{replay, run, verify};
 use crate::agent::sandbox::serve_stdio;
 
@@ -32,6 +33,10 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => match PlanOptions::try_from(*args) {
             Ok(options) => plan::plan(options),
             Err(error) => bad_usage("plan", &error),
+        },
+        Command::Script(args) => match ScriptOptions::try_from(*args) {
+            Ok(options) => script::script(&options),
+            Err(error) => bad_usage("script", &error),
         },
         Command::Replay(args) => {
             let mut out = io::BufWriter::new(io::stdout().lock());

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,6 +15,7 @@ use super::signals::{AtExit, Signals, cancel_on_signal};
 use crate::agent::codeact::{CodeAct, EXECUTE_CODE};
 use crate::agent::planner::{CreatePlan, PlanWorkflowGraph};
 use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
+use crate::agent::script::PlanOrchestrationScript;
 use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
@@ -30,6 +30,7 @@ use crate::tool::{AgentRuntime, Job, Policy, Producer, Toolset, chaos};
 pub(super) struct Host {
     model: Arc<dyn ChatModel>,
     producer: Arc<dyn Producer>,
+    sandbox: Arc<dyn Sandbox>,
     tools: Toolset,
     policy: Policy,
 }
@@ -81,16 +82,6 @@ impl Host {
     fn new(options: &HostOptions) -> std::result::Result<Self, String> {
         let text = |error: crate::error::Error| error.to_string();
         let model = model(&options.model).map_err(text)?;
-        let tools = toolset(&options.workspace, options.chaos).map_err(text)?;
-        let policy = Policy::default().allow(&options.allow).deny(&options.deny);
-        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none() && *name != EXECUTE_CODE)
-        {
-            let names: Vec<&str> = tools.names().collect();
-            return Err(format!(
-                "--allow/--deny: there is no tool {unknown:?}; the tools are: {}",
-                names.join(", ")
-            ));
-        }
         let sandbox: Arc<dyn Sandbox> = match options.sandbox {
             SandboxKind::InProcess => Arc::new(InProcess),
             SandboxKind::Process => {
@@ -100,13 +91,28 @@ impl Host {
                 Arc::new(ChildProcess::new(program, ["sandbox"]))
             }
         };
-        Ok(Self { model, producer: Arc::new(CodeAct::new(sandbox)), tools, policy })
+        let tools = toolset(options, &sandbox).map_err(text)?;
+        let policy = Policy::default().allow(&options.allow).deny(&options.deny);
+        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none() && *name != EXECUTE_CODE)
+        {
+            let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+            return Err(format!(
+                "--allow/--deny: there is no tool {unknown:?}; the tools are: {}",
+                names.join(", ")
+            ));
+        }
+        Ok(Self { model, producer: Arc::new(CodeAct::new(Arc::clone(&sandbox))), sandbox, tools, policy })
     }
 
     /// A job on the model, the tools and the policy of the flags, for a producer of its own.
     pub(super) fn job(&self, instructions: impl Into<Arc<str>>) -> Job {
         let runtime = AgentRuntime::new(Arc::clone(&self.model), Arc::clone(&self.producer));
         Job::new(instructions, self.tools.clone(), Arc::new(runtime.with_policy(self.policy.clone())))
+    }
+
+    /// Where code runs.
+    pub(super) fn sandbox(&self) -> Arc<dyn Sandbox> {
+        Arc::clone(&self.sandbox)
     }
 
     /// An agent with the model, the tools and the policy of the flags.
@@ -132,12 +138,13 @@ fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
     })
 }
 
-fn toolset(workspace: &Path, with_chaos: bool) -> Result<Toolset> {
-    let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
+fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
+    let tools = Workspace::open(&options.workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
     let tools = Detached::new().add_to(&tools)?;
     let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
-    if with_chaos { chaos::add_to(&tools) } else { Ok(tools) }
+    let tools = tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))?;
+    if options.chaos { chaos::add_to(&tools) } else { Ok(tools) }
 }
 
 fn root(options: &HostOptions) -> RootBuilder {

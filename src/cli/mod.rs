@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `run` | runs an agent on a task in a workspace |
 //! | `plan` | plans a workflow graph, and runs it with `--execute` |
+//! | `script` | runs an orchestration script |
 //! | `replay` | folds a log to its tree and prints it |
 //! | `verify` | holds a log against the invariants |
 
@@ -24,6 +25,7 @@ mod plan;
 mod replay;
 mod run;
 mod save;
+mod script;
 mod show;
 mod signals;
 #[cfg(test)]

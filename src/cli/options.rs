@@ -86,6 +86,11 @@ pub(crate) struct UsageError {
 }
 
 impl UsageError {
+    /// Of a flag that does not name a file.
+    pub(super) fn new(flag: &'static str, value: &str, what: &str, fix: &str) -> Self {
+        Self { flag, value: value.to_owned(), what: what.to_owned(), fix: fix.to_owned() }
+    }
+
     /// Of a flag that names a file.
     pub(super) fn of_file(flag: &'static str, path: &Path, what: impl Into<String>, fix: &str) -> Self {
         Self { flag, value: path.display().to_string(), what: what.into(), fix: fix.to_owned() }
@@ -219,6 +224,17 @@ pub(super) fn task(text: &str) -> Result<String, String> {
         "" => Err("the task is empty; say in one quoted argument what is to be done".into()),
         _ => Ok(text.to_owned()),
     }
+}
+
+/// Reads an input of a script.
+pub(super) fn input(text: &str) -> Result<(String, Value), String> {
+    let fail = "no input; write NAME=VALUE, such as path=src or numbers=[1,2,3]";
+    let (name, value) = text.split_once('=').ok_or(fail)?;
+    if name.trim().is_empty() {
+        return Err(fail.into());
+    }
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    Ok((name.trim().to_owned(), value))
 }
 
 /// Reads a whole number or `unlimited`.

@@ -1,5 +1,6 @@
 //! A sub-agent as a tool: its author says what it is; the gate, the birth, the pipe and the settlement are provided.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -162,7 +163,7 @@ impl Delegated {
 }
 
 /// What a sub-agent tool asks for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SubAgentRun {
     /// The child's agent name.
     pub agent: Arc<str>,
@@ -174,6 +175,8 @@ pub struct SubAgentRun {
     pub system_prompt: Option<Arc<str>>,
     /// With one, the result is a value that satisfies it.
     pub output_schema: Option<Arc<Value>>,
+    /// What runs it, where that depends on the parameters. None: the tool's [`SubAgentTool::producer`].
+    pub producer: Option<Arc<dyn Producer>>,
     /// Model turns; none is the producer's default.
     pub max_turns: Option<u64>,
     /// Further limits; the parent's narrow them.
@@ -188,6 +191,16 @@ pub struct SubAgentRun {
     pub error_extras: Map<String, Value>,
 }
 
+impl fmt::Debug for SubAgentRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubAgentRun")
+            .field("agent", &self.agent)
+            .field("title", &self.title)
+            .field("producer", &self.producer.as_ref().map(|producer| producer.kind()))
+            .finish_non_exhaustive()
+    }
+}
+
 impl SubAgentRun {
     /// A run of `agent` with these instructions; its codes are `<agent>_failed` and `<agent>_no_result`.
     #[must_use]
@@ -198,6 +211,7 @@ impl SubAgentRun {
             instructions: instructions.into(),
             system_prompt: None,
             output_schema: None,
+            producer: None,
             max_turns: None,
             limits: RunLimits::default(),
             error_code: format!("{agent}_failed").into(),
@@ -296,7 +310,11 @@ impl<T: SubAgentTool> Delegation<T> {
             Err(reply) => return reply,
         };
         let runtime = Arc::clone(cx.runtime());
-        let producer = self.tool.producer().unwrap_or_else(|| Arc::clone(&runtime.producer));
+        let producer = run
+            .producer
+            .clone()
+            .or_else(|| self.tool.producer())
+            .unwrap_or_else(|| Arc::clone(&runtime.producer));
         let spec = RunSpec {
             agent: Arc::clone(&run.agent),
             title: Arc::clone(&run.title),

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anabranch::Agent;
 use anabranch::agent::ToolLoop;
-use anabranch::agent::script::{ScriptLimits, ScriptRun, check_script};
+use anabranch::agent::script::{
+    PlanOrchestrationScript, ScriptLimits, ScriptPlanner, ScriptRun, check_script,
+};
 use anabranch::budget::{Limit, TreeLimits};
 use anabranch::message::MessageBody;
 use anabranch::outcome::{CancelledBy, FailureKind, OutcomeKind};
@@ -15,7 +17,7 @@ use anabranch::tool::{AgentRuntime, Job, Producer};
 use anabranch::tree::Status;
 use serde_json::{Value, json};
 
-use crate::stage::{Recorder, all_tools};
+use crate::stage::{Recorder, Stage, all_tools, calls, results};
 
 /// A script on a model of which each agent answers with its title, unless the script of it says otherwise.
 struct Script {
@@ -274,6 +276,89 @@ async fn a_script_is_a_conforming_producer() {
     let report = check_sub_agent(|cx| {
         let script = ScriptRun::new("log('x'); return await Promise.all([agent('a'), agent('b')])");
         script.produce(Job::new("work", all_tools(), Arc::clone(&runtime)), cx)
+    })
+    .await;
+    assert!(report.is_ok(), "{report}");
+}
+
+/// A root that has a script planned, then says what came of it; the planner's model hands in these scripts.
+async fn planned(args: Value, scripts: &[&str]) -> crate::stage::Played {
+    let submits = scripts.iter().map(|script| calls("submit_script", json!({ "script": script })));
+    let submits: Vec<Value> = submits
+        .chain([json!({ "text": "I give up." }), json!({ "text": "Really." }), json!({ "text": "So." })])
+        .collect();
+    let stage = Stage::new(json!([
+        { "when": { "depth": 0 }, "turns": [calls("plan_orchestration_script", args), { "text": "done" }] },
+        { "when": { "agent": "planner" }, "turns": submits },
+        { "turns": [{ "text": "an answer" }] },
+    ]));
+    stage.tools(all_tools().with_sub_agent(PlanOrchestrationScript::default()).unwrap()).play().await
+}
+
+fn reply(played: &crate::stage::Played) -> Value {
+    let requests = played.model.requests();
+    let last = requests.iter().rfind(|request| request.run.depth == 0).unwrap();
+    serde_json::from_str(results(last)[0]).unwrap()
+}
+
+#[tokio::test]
+async fn a_script_is_planned_and_run_in_the_same_run() {
+    let script = "return { answer: await agent('Say something.'), topic: inputs.topic }";
+    let args = json!({ "objective": "Find out.", "inputs": { "topic": "rivers" } });
+    // The first one does not compile, the second orchestrates nothing.
+    let played = planned(args, &["return agent(", "return 1", script]).await;
+    let expected =
+        json!({ "script": script, "executed": true, "result": { "answer": "an answer", "topic": "rivers" } });
+    assert_eq!(reply(&played), expected);
+    let lines = played.timeline();
+    for line in [
+        "root/Find-out. planning initialization started",
+        "root/Find-out. planning complete success",
+        "root/Find-out./agent-1 done \"an answer\"",
+    ] {
+        assert!(lines.contains(line), "{line} is not in\n{lines}");
+    }
+    let refusals = lines.lines().filter(|line| line.contains("error {\"error\":\"invalid_script\""));
+    assert_eq!(refusals.count(), 2, "{lines}");
+}
+
+#[tokio::test]
+async fn a_planned_script_may_be_looked_at_first_and_its_failure_is_one() {
+    let script = "return await agent('x')";
+    let played = planned(json!({ "objective": "o", "execute": false }), &[script]).await;
+    assert_eq!(reply(&played), json!({ "script": script, "executed": false }));
+    let played =
+        planned(json!({ "objective": "o" }), &["await agent('x'); throw new Error('no return')"]).await;
+    let failed = reply(&played);
+    assert_eq!(failed["error"], json!("script_failed"));
+    assert!(
+        failed["message"].as_str().unwrap().starts_with("Orchestration script failed: no return"),
+        "{failed}"
+    );
+    assert_eq!(failed["partial"]["executed"], json!(true));
+    let played = planned(json!({ "objective": "o" }), &[]).await;
+    assert_eq!(reply(&played)["error"], json!("script_failed"));
+    for (args, code) in [
+        (json!({ "objective": " " }), "invalid_objective"),
+        (json!({ "objective": "o", "inputs": [] }), "invalid_tool_arguments"),
+        (json!({ "objective": "o", "execute": "no" }), "invalid_tool_arguments"),
+        (json!({ "objective": "o", "output_schema": { "type": 5 } }), "invalid_tool_arguments"),
+    ] {
+        assert_eq!(reply(&planned(args.clone(), &[]).await)["error"], json!(code), "{args}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_planner_is_a_conforming_producer() {
+    let submit = calls("submit_script", json!({ "script": "return await agent('x')" }));
+    let model = Recorder::new(&json!([
+        { "when": { "prompt": "Write the script" }, "turns": [submit], "then": "repeat" },
+        { "turns": [{ "text": "fine" }], "then": "repeat" },
+    ]));
+    let runtime = Arc::new(AgentRuntime::new(model, Arc::new(ToolLoop::default())));
+    let report = check_sub_agent(|cx| {
+        let planner = ScriptPlanner::new(ScriptRun::new(""), json!({}));
+        planner.produce(Job::new("work", all_tools(), Arc::clone(&runtime)), cx)
     })
     .await;
     assert!(report.is_ok(), "{report}");

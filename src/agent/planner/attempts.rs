@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: u32 = 3;
 const MAX_CALLS: u64 = 50;
 
 /// What is planned.
-pub(super) trait Draft: Send + Sync + 'static {
+pub(in crate::agent) trait Draft: Send + Sync + 'static {
     /// The tools that build it.
     fn tools(&self) -> Result<Toolset>;
 
@@ -54,21 +54,21 @@ pub(super) trait Draft: Send + Sync + 'static {
 }
 
 /// What is done with a finished plan, on a thread where it may block.
-pub(super) type HandOver = Box<dyn FnOnce() -> std::result::Result<(), String> + Send>;
+pub(in crate::agent) type HandOver = Box<dyn FnOnce() -> std::result::Result<(), String> + Send>;
 
 /// One planner at work: the messages of its attempts are its own.
-pub(super) struct Planning {
+pub(in crate::agent) struct Planning {
     /// What a watcher knows it as.
-    pub(super) who: &'static str,
-    pub(super) system_prompt: &'static str,
-    pub(super) job: Job,
-    pub(super) cx: RunContext,
-    pub(super) emit: Emitter,
+    pub(in crate::agent) who: &'static str,
+    pub(in crate::agent) system_prompt: &'static str,
+    pub(in crate::agent) job: Job,
+    pub(in crate::agent) cx: RunContext,
+    pub(in crate::agent) emit: Emitter,
 }
 
 impl Planning {
     /// Plans until the draft is finished, or no attempt is left.
-    pub(super) async fn run(self, draft: impl Draft) -> SubAgentOutcome {
+    pub(in crate::agent) async fn run(self, draft: impl Draft) -> SubAgentOutcome {
         self.say("initialization", "started", None).await;
         let tools = match draft.tools() {
             Ok(tools) => tools,

@@ -298,7 +298,7 @@ impl Draft for GraphDraft {
 }
 
 /// A tool that has state of one run, which no child may have.
-pub(super) struct OfOneRun<T>(pub(super) T);
+pub(in crate::agent) struct OfOneRun<T>(pub(in crate::agent) T);
 
 impl<T: Tool> Tool for OfOneRun<T> {
     fn spec(&self) -> &ToolSpec {

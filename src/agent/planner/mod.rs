@@ -40,3 +40,10 @@ pub use graph::{GraphEdge, GraphNode, WorkflowGraph};
 pub use graph_planner::GraphPlanner;
 pub use plan_tool::PlanWorkflowGraph;
 pub use resume::FinishedNodes;
+#[cfg(feature = "codeact")]
+pub(super) use {
+    attempts::{Draft, Planning},
+    draft::OfOneRun,
+    fence::fenced,
+    plan_tool::{objective, planner_run},
+};

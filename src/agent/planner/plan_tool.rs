@@ -57,7 +57,7 @@ impl JsonSchema for PlanGraphParams {
 }
 
 /// The objective of a planner's tool, or its refusal.
-pub(super) fn objective(value: &Value) -> Result<&str, ToolReply> {
+pub(in crate::agent) fn objective(value: &Value) -> Result<&str, ToolReply> {
     text(value).ok_or_else(|| {
         let message = "`objective` is missing: say what is to be achieved, in full.";
         ToolReply::error("invalid_objective", message)
@@ -65,7 +65,7 @@ pub(super) fn objective(value: &Value) -> Result<&str, ToolReply> {
 }
 
 /// A planner's run: without a plan its code is `plan_failed`.
-pub(super) fn planner_run(instructions: String, objective: &str) -> SubAgentRun {
+pub(in crate::agent) fn planner_run(instructions: String, objective: &str) -> SubAgentRun {
     let mut run = SubAgentRun::new("planner", instructions);
     run.title = crate::tree::cut(objective.lines().next().unwrap_or_default(), 60).into();
     run.error_code = "plan_failed".into();

@@ -102,6 +102,17 @@ impl ScriptRun {
         self
     }
 
+    /// The same with other code.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<Arc<str>>) -> Self {
+        self.code = code.into();
+        self
+    }
+
+    pub(super) fn max_agent_calls(&self) -> u32 {
+        self.limits.max_agent_calls
+    }
+
     fn program(&self, tools: Vec<String>) -> Program {
         Program {
             code: self.code.to_string(),

@@ -18,6 +18,9 @@ mod plan;
 // What cannot be used, and what the workspace may hold.
 mod input;
 
+// Scripts, from a file to what they return.
+mod script;
+
 // Code in processes of their own.
 #[cfg(target_os = "linux")]
 mod sandbox;
