@@ -3,6 +3,10 @@
 #[path = "../../examples/as_tool.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod as_tool;
+#[cfg(feature = "codeact")]
+#[path = "../../examples/codeact.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod codeact;
 #[path = "../../examples/detached.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod detached;
@@ -63,6 +67,29 @@ async fn detached_fetches_what_was_found() {
 async fn as_tool_delegates() {
     let expected = "→ review\n  → count_lines\n  ← count_lines\n← review\nSome(String(\"The reviewer says that it is short.\"))\n";
     assert_eq!(printed!(as_tool), expected);
+}
+
+#[cfg(feature = "codeact")]
+#[tokio::test(start_paused = true)]
+async fn codeact_runs_two_children_from_one_action() {
+    let printed = printed!(codeact);
+    let at = |line: &str| printed.find(line).unwrap_or_else(|| panic!("{line} is not in\n{printed}"));
+    assert!(at("root call 2 run_subtask") < at("root/bus started"), "{printed}");
+    assert!(at("root/pipe started") < at("root/bus done"), "{printed}");
+    assert!(printed.ends_with("outcome: Some(Object {\"total\": Number(12)})\n"), "{printed}");
+}
+
+#[cfg(feature = "cli")]
+#[test]
+fn the_script_of_a_survey_puts_answers_together() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["script", "examples/survey.js", "--input", "topics=[\"cancel\"]", "--output", "text"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.starts_with("cancel: ") && printed.contains("cancel.rs"), "{printed}");
 }
 
 #[tokio::test]
