@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// How long: about what a wake-up takes, so that at worst a wait costs twice as much.
-const LOOK: Duration = Duration::from_micros(20);
+const LOOK: Duration = Duration::from_micros(30);
 
 /// How many waits go without it after one in vain.
-const SKIPPED: u32 = 32;
+const SKIPPED: u32 = 2;
 
 /// With one processor the other side cannot go on meanwhile.
 static IS_WORTH_IT: LazyLock<bool> =
