@@ -187,6 +187,12 @@ async fn ac60_a_result_that_violates_the_schema_is_refused_and_mended_in_the_sam
 }
 
 #[tokio::test]
+async fn a_finish_that_nobody_awaits_counts() {
+    let played = structured(&[json!({ "code": "finish({ n: 5 })" })]).play().await;
+    assert_eq!(played.end_of("root"), "done {\"n\":5}");
+}
+
+#[tokio::test]
 async fn ac64_a_structured_run_that_only_returns_is_reminded_and_fails() {
     let turns = [
         json!({ "code": "return { n: 1 }" }),
@@ -363,6 +369,25 @@ async fn c22_c54_a_cancel_ends_code_and_all_below() {
             assert_eq!(played.end_of("root/child"), "cancelled by parent, partial \"half\"", "{code}");
         }
     }
+}
+
+/// On one thread, so that whoever keeps it keeps it from all.
+#[tokio::test]
+async fn code_that_asks_without_a_pause_holds_nobody_up() {
+    for code in [
+        "for (;;) await search_tools('x')",
+        "for (;;) { try { await tools.nope() } catch {} }",
+        "tools.chaos_hang(); for (;;) { try { await tools.nope() } catch {} }",
+    ] {
+        let stage = stage(json!([{ "turns": [{ "code": code }, { "text": "done" }] }]));
+        let cancelled = stage.cancel_when(|body| matches!(body, MessageBody::ToolCallUpdate(_)));
+        let played = tokio::time::timeout(Duration::from_secs(30), cancelled).await.unwrap();
+        assert_eq!(played.end_of("root"), "cancelled by user", "{code}");
+    }
+    // And a call that is under way goes on, whatever the code does meanwhile.
+    let code = "let slept = false; tools.chaos_sleep({ ms: 30 }).then(() => slept = true);
+        while (!slept) { try { await tools.nope() } catch {} } return 'slept'";
+    assert_eq!(observe(code).await["result"], json!("slept"));
 }
 
 #[tokio::test]

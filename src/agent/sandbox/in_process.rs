@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
@@ -23,7 +22,7 @@ pub struct InProcess;
 
 impl Sandbox for InProcess {
     fn start(&self, program: Program) -> Box<dyn Session> {
-        let stop = Arc::new(Stop::new(Instant::now() + program.limits.wall));
+        let stop = Arc::new(Stop::after(program.limits.wall));
         let state = State { replies: Vec::new(), place: Place::New(Box::new(program)) };
         let cell = Arc::new(Cell {
             stop,
@@ -235,3 +234,7 @@ impl Drop for InProcessSession {
 #[cfg(test)]
 #[path = "in_process_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "odd_tests.rs"]
+mod odd_tests;
