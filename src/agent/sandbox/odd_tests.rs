@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::agent::sandbox::{Ask, HostError};
+use crate::agent::sandbox::{Ask, GuestLimits, HostError, Surface};
 
 /// Each is the body of an action.
 const ODD: &[&str] = &[
@@ -90,7 +90,6 @@ const ODD: &[&str] = &[
     "const deep = () => { try { deep() } finally { deep() } }; deep()",
     "const deep = () => tools.read({ get a() { return deep() } }); deep()",
     "const deep = () => { log({ toJSON: deep }) }; deep(); return 1",
-    "const deep = () => { for (let i = 0; i < 5; i++) tools.read({ x: 'x'.repeat(3e6) }); deep() }; deep()",
     "const deep = () => { log({ a: 1 }, new Map([[1, 2]])); finish(); deep() }; deep()",
     "const deep = () => JSON.stringify({ toJSON: deep }); deep(); return 1",
     "const s = '('.repeat(1e5); return new RegExp(s)",
@@ -181,20 +180,22 @@ async fn odd_programs_end_like_others() {
     for code in ODD {
         let mut program = Program::action(*code, vec!["read".into(), "fail".into()]);
         program.limits.wall = Duration::from_millis(150);
-        let start = Instant::now();
         let ended = play(program).await;
         if let Some(Err(error)) = ended.as_ref().map(|ended| &ended.result) {
             assert!(!error.message.trim().is_empty(), "{code}");
             assert!(error.stack.len() < 20_000, "{code}: {}", error.stack.len());
             assert!(!error.message.contains("interrupted"), "{code}: {error:?}");
         }
-        println!(
-            "{:>5} {} => {:?}",
-            start.elapsed().as_millis(),
-            code,
-            ended.map(|e| format!("{e:?}").chars().take(300).collect::<String>())
-        );
     }
+}
+
+#[tokio::test]
+async fn refused_calls_do_not_deepen_the_stack() {
+    let surface = Surface::Script { inputs: serde_json::Value::Null, max_agent_calls: 0 };
+    let code = "const deep = () => { agent(''); agent('x'); log({}); deep() }; deep()".to_owned();
+    let ended =
+        play(Program { code, tools: Vec::new(), surface, limits: GuestLimits::default() }).await.unwrap();
+    assert!(ended.result.unwrap_err().message.contains("nest too deep"));
 }
 
 #[tokio::test]
