@@ -9,7 +9,7 @@ use anabranch::agent::codeact::{ActionLimits, CodeAct};
 use anabranch::agent::sandbox::{
     Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Program, Sandbox, Session,
 };
-use anabranch::message::Severity;
+use anabranch::message::{MessageBody, Severity};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -82,6 +82,30 @@ fn event() -> impl Strategy<Value = GuestEvent> {
         2 => (0..6_u64).prop_map(|answered| GuestEvent::Waiting { answered }),
         1 => (result, 0..3_u64).prop_map(|(result, lines_left_out)| GuestEvent::Ended(Ended { result, lines_left_out })),
     ]
+}
+
+fn stage(code: &str) -> Stage {
+    let agents = json!([{ "turns": [{ "code": code }, { "text": "done" }] }]);
+    Stage::new(agents).produced_by(CodeAct::default())
+}
+
+/// On one thread, so that whoever keeps it keeps it from all.
+#[tokio::test]
+async fn code_that_asks_without_a_pause_holds_nobody_up() {
+    for code in [
+        "for (;;) await search_tools('x')",
+        "for (;;) { try { await tools.nope() } catch {} }",
+        "tools.chaos_hang(); for (;;) { try { await tools.nope() } catch {} }",
+    ] {
+        let cancelled = stage(code).cancel_when(|body| matches!(body, MessageBody::ToolCallUpdate(_)));
+        let played = tokio::time::timeout(Duration::from_secs(30), cancelled).await.unwrap();
+        assert_eq!(played.end_of("root"), "cancelled by user", "{code}");
+    }
+    // And a call that is under way goes on, whatever the code does meanwhile.
+    let code = "let slept = false; tools.chaos_sleep({ ms: 30 }).then(() => slept = true);
+        while (!slept) { try { await tools.nope() } catch {} } return 'slept'";
+    let played = stage(code).play().await;
+    assert!(played.timeline().contains("\"result\":\"slept\""), "{}", played.timeline());
 }
 
 proptest! {

@@ -15,7 +15,9 @@ use crate::stream::panic_text;
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
 /// for its host holds none, so programs may nest deeper than there are threads.
 ///
-/// A program that ends in a crash of the engine takes the process with it: where code is hostile, use
+/// The engine looks for the end of a program's time between its steps, every few thousand of them. Code that makes slow native
+/// calls one after the other is therefore given up in time, but may hold its thread for minutes more, and the runtime's shutdown
+/// with it. A program that ends in a crash of the engine takes the process with it. Where code is hostile, use
 /// [`ChildProcess`](super::ChildProcess).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InProcess;
