@@ -10,6 +10,7 @@ use anabranch::agent::sandbox::{
     Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Program, Sandbox, Session,
 };
 use anabranch::message::{MessageBody, Severity};
+use anabranch::outcome::CancelledBy;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -97,8 +98,22 @@ async fn code_that_asks_without_a_pause_holds_nobody_up() {
         "for (;;) { try { await tools.nope() } catch {} }",
         "tools.chaos_hang(); for (;;) { try { await tools.nope() } catch {} }",
     ] {
-        let cancelled = stage(code).cancel_when(|body| matches!(body, MessageBody::ToolCallUpdate(_)));
-        let played = tokio::time::timeout(Duration::from_secs(30), cancelled).await.unwrap();
+        let limits = ActionLimits { wall: Duration::from_secs(5), ..ActionLimits::default() };
+        let stage = stage(code).produced_by(CodeAct::default().with_limits(limits));
+        let played = stage
+            .play_with(|root, message| {
+                let hit = matches!(message.body(), MessageBody::ToolCallUpdate(_));
+                if hit {
+                    // By another task, which has to come to its turn, when the code is in its loop.
+                    let root = root.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        drop(root.cancel_all(CancelledBy::User));
+                    });
+                }
+                hit
+            })
+            .await;
         assert_eq!(played.end_of("root"), "cancelled by user", "{code}");
     }
     // And a call that is under way goes on, whatever the code does meanwhile.
