@@ -187,6 +187,12 @@ async fn ac60_a_result_that_violates_the_schema_is_refused_and_mended_in_the_sam
 }
 
 #[tokio::test]
+async fn a_finish_that_nobody_awaits_counts() {
+    let played = structured(&[json!({ "code": "finish({ n: 5 })" })]).play().await;
+    assert_eq!(played.end_of("root"), "done {\"n\":5}");
+}
+
+#[tokio::test]
 async fn ac64_a_structured_run_that_only_returns_is_reminded_and_fails() {
     let turns = [
         json!({ "code": "return { n: 1 }" }),

@@ -9,7 +9,8 @@ use anabranch::agent::codeact::{ActionLimits, CodeAct};
 use anabranch::agent::sandbox::{
     Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Program, Sandbox, Session,
 };
-use anabranch::message::Severity;
+use anabranch::message::{MessageBody, Severity};
+use anabranch::outcome::CancelledBy;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -82,6 +83,44 @@ fn event() -> impl Strategy<Value = GuestEvent> {
         2 => (0..6_u64).prop_map(|answered| GuestEvent::Waiting { answered }),
         1 => (result, 0..3_u64).prop_map(|(result, lines_left_out)| GuestEvent::Ended(Ended { result, lines_left_out })),
     ]
+}
+
+fn stage(code: &str) -> Stage {
+    let agents = json!([{ "turns": [{ "code": code }, { "text": "done" }] }]);
+    Stage::new(agents).produced_by(CodeAct::default())
+}
+
+/// On one thread, so that whoever keeps it keeps it from all.
+#[tokio::test]
+async fn code_that_asks_without_a_pause_holds_nobody_up() {
+    for code in [
+        "for (;;) await search_tools('x')",
+        "for (;;) { try { await tools.nope() } catch {} }",
+        "tools.chaos_hang(); for (;;) { try { await tools.nope() } catch {} }",
+    ] {
+        let limits = ActionLimits { wall: Duration::from_secs(5), ..ActionLimits::default() };
+        let stage = stage(code).produced_by(CodeAct::default().with_limits(limits));
+        let played = stage
+            .play_with(|root, message| {
+                let hit = matches!(message.body(), MessageBody::ToolCallUpdate(_));
+                if hit {
+                    // By another task, which has to come to its turn, when the code is in its loop.
+                    let root = root.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        drop(root.cancel_all(CancelledBy::User));
+                    });
+                }
+                hit
+            })
+            .await;
+        assert_eq!(played.end_of("root"), "cancelled by user", "{code}");
+    }
+    // And a call that is under way goes on, whatever the code does meanwhile.
+    let code = "let slept = false; tools.chaos_sleep({ ms: 30 }).then(() => slept = true);
+        while (!slept) { try { await tools.nope() } catch {} } return 'slept'";
+    let played = stage(code).play().await;
+    assert!(played.timeline().contains("\"result\":\"slept\""), "{}", played.timeline());
 }
 
 proptest! {

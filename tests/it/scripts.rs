@@ -265,6 +265,8 @@ fn a_script_is_checked_before_it_runs() {
     let error = check("const a = 1;\nconst b = ;").unwrap_err();
     assert!(error.starts_with("script review.js: at line 2: SyntaxError"), "{error}");
     assert!(error.contains("your code, line 2: const b = ;"), "{error}");
+    // Text that closes the brackets around it is not run for long.
+    assert!(check("})()}); for (;;) {} (()=>{(async()=>{").is_err());
     let error = check("let x\nlet budget = 1").unwrap_err();
     assert!(error.contains("the name `budget` is taken and is declared anew in line 2"), "{error}");
 }

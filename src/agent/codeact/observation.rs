@@ -6,12 +6,12 @@ use crate::agent::sandbox::{Ended, read_json};
 use crate::tree::cut;
 
 /// How large a whole observation may be, in characters. From the original core.
-pub(super) const MAX_CHARS: usize = 25_000;
+const MAX_CHARS: usize = 25_000;
 
 /// How much of that its parts may take. What stands first is kept longest.
 const ERROR_CHARS: usize = 4_000;
-const RESULT_CHARS: usize = 14_000;
-const LOG_CHARS: usize = 6_000;
+pub(super) const RESULT_CHARS: usize = 14_000;
+pub(super) const LOG_CHARS: usize = 6_000;
 
 /// What is told of an action.
 #[derive(Debug, Default)]

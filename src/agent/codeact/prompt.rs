@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::catalogue::describe;
 use super::execute_code::ActionLimits;
-use super::observation::MAX_CHARS;
+use super::observation::{LOG_CHARS, RESULT_CHARS};
 use crate::tool::Toolset;
 
 /// What `execute_code` is, for the model.
@@ -30,7 +30,8 @@ pub(super) fn system(
     };
     // The caller's words last: what stands in them is not to be taken for one of these places.
     let contract = ACT
-        .replace("{chars}", &MAX_CHARS.to_string())
+        .replace("{result}", &RESULT_CHARS.to_string())
+        .replace("{logs}", &LOG_CHARS.to_string())
         .replace("{wall}", &humantime::format_duration(limits.wall).to_string())
         .replace("{calls}", &limits.max_calls.to_string())
         .replace("{completion}", completion.trim_end());

@@ -12,6 +12,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 
 use super::encode::read_json;
+use super::guest::MAX_PENDING;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
 use crate::message::{MessageBody, Severity, cap_text};
 use crate::tool::{Announced, Caller, MAX_NAME, Made, NewCall, ToolReply};
@@ -65,6 +66,9 @@ enum Done {
 /// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// So many events of the program are heard before somebody else has a turn: one that talks without a pause holds nobody up.
+const EVENTS: u32 = 64;
+
 /// What is under way for a program.
 struct Play<'a> {
     session: Box<dyn Session>,
@@ -112,15 +116,21 @@ impl Bridge<'_> {
         };
         let why = self.play_on(&mut play, hands).await;
         if why == Some(GuestErrorKind::Cancelled) {
-            // What is under way sees the same token and ends by itself, with whatever grace it has.
-            while play.running.next().await.is_some() {}
+            // What is under way sees the same token and ends by itself, with whatever grace it has. What it came to is told.
+            while let Some(done) = play.running.next().await {
+                self.finish(done, &mut play).await;
+            }
         }
         play.running.clear();
         if let Some(kind) = why {
             play.played.ended = self.close(&mut play, kind).await;
         }
         for call in play.open.into_values() {
-            let text = "the program ended before this call did; await what you call";
+            let text = match why {
+                None => "the program ended before this call did; await what you call",
+                Some(GuestErrorKind::TimedOut) => "the program's time was over before this call ended",
+                Some(_) => "the program was ended before this call did",
+            };
             self.caller.answer(call.unmade(ToolReply::error("cancelled", text))).await;
         }
         play.played
@@ -132,15 +142,31 @@ impl Bridge<'_> {
         let mut late = std::pin::pin!(tokio::time::sleep(self.wall));
         let mut patience = std::pin::pin!(tokio::time::sleep(PATIENCE));
         let mut is_patient = true;
+        let mut turn = 0_u32;
         loop {
+            // If the program is quick, nothing below is ever pending.
+            tokio::task::coop::consume_budget().await;
+            turn = turn.wrapping_add(1);
             let (session, running) = (&mut play.session, &mut play.running);
-            let next = tokio::select! {
+            let others = tokio::select! {
                 biased;
-                () = &mut cancelled => Next::Cancelled,
-                event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
-                Some(done) = running.next(), if play.is_idle || !is_patient => Next::Done(done),
-                () = &mut late => Next::Late,
-                () = &mut patience, if !play.is_idle && is_patient => Next::Impatient,
+                () = std::future::ready(()), if !turn.is_multiple_of(EVENTS) => None,
+                Some(done) = running.next(), if play.is_idle || !is_patient => Some(Next::Done(done)),
+                () = &mut late => Some(Next::Late),
+                () = &mut patience, if !play.is_idle && is_patient => Some(Next::Impatient),
+                () = std::future::ready(()) => None,
+            };
+            let next = if let Some(next) = others {
+                next
+            } else {
+                tokio::select! {
+                    biased;
+                    () = &mut cancelled => Next::Cancelled,
+                    event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
+                    Some(done) = running.next(), if play.is_idle || !is_patient => Next::Done(done),
+                    () = &mut late => Next::Late,
+                    () = &mut patience, if !play.is_idle && is_patient => Next::Impatient,
+                }
             };
             match next {
                 Next::Event(Some(GuestEvent::Ask { id, ask })) => {
@@ -186,12 +212,21 @@ impl Bridge<'_> {
     ) -> Result<Call<'b>, HostError> {
         let (name, args) = match ask {
             Ask::Tool { name, args } => (name, args),
-            Ask::Sleep { ms } => {
+            Ask::Sleep { ms } if play.running.len() < MAX_PENDING => {
                 let run = self.caller.run();
                 return Ok(Box::pin(async move {
                     let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
                     Done::Other { id, outcome: Ok(Value::Null) }
                 }));
+            }
+            // At once, so that an action which does not wait for the answer has finished all the same.
+            ask @ Ask::Finish { .. } => {
+                let outcome = hands.answer(ask).await;
+                return Ok(Box::pin(std::future::ready(Done::Other { id, outcome })));
+            }
+            ask if play.running.len() >= MAX_PENDING => {
+                let text = format!("{MAX_PENDING} calls wait for their answers already, so not {ask:?} too");
+                return Err(HostError::new("too_many_calls", cap_text(&text, 200)));
             }
             ask => return Ok(Box::pin(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
         };

@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, Stop};
+use super::guest::MAX_PENDING;
 use super::port::{GuestEvent, HostReply};
 use super::program::{GuestLimits, Program};
 
@@ -36,9 +36,9 @@ pub fn serve_stdio() -> io::Result<()> {
         Some(ToChild::Program(program)) => program,
         other => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a program: {other:?}"))),
     };
-    confine(&first.limits);
-    // Small: a host answers what was asked, and the engine takes the answers before it goes on.
-    let (deliver, replies) = sync_channel(64);
+    confine(&first.limits.in_range());
+    // As many as may be asked at once, so that the reading never waits for the program and sees when the host is gone.
+    let (deliver, replies) = sync_channel(MAX_PENDING);
     std::thread::Builder::new().stack_size(256 << 10).spawn(move || read_replies(input, &deliver))?;
     let output = Arc::new(Mutex::new(io::stdout()));
     let said = Arc::clone(&output);
@@ -46,7 +46,7 @@ pub fn serve_stdio() -> io::Result<()> {
         // Who does not hear it is gone, and the reading of its answers ends the process.
         let _ = write_line(&mut *said.lock().unwrap_or_else(PoisonError::into_inner), &event);
     });
-    let stop = Arc::new(Stop::new(Instant::now() + first.limits.wall));
+    let stop = Arc::new(Stop::after(first.limits.wall));
     let ended = match Engine::new(first, stop, say) {
         Err(ended) => *ended,
         Ok(mut engine) => {
@@ -100,13 +100,11 @@ fn confine(limits: &GuestLimits) {
     let set = |resource: Resource, max: u64| {
         let _ = setrlimit(resource, Rlimit { current: Some(max), maximum: Some(max) });
     };
-    set(Resource::Data, limits.heap_bytes as u64 + OWN_BYTES);
-    set(Resource::Cpu, limits.wall.as_secs() + 2);
+    set(Resource::Data, (limits.heap_bytes as u64).saturating_add(OWN_BYTES));
+    set(Resource::Cpu, limits.wall.as_secs().saturating_add(2));
     set(Resource::Core, 0);
     set(Resource::Fsize, 0);
     set(Resource::Nofile, 16);
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }
 
 #[cfg(not(unix))]

@@ -1,5 +1,6 @@
 //! Programs in processes of their own.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -17,6 +18,9 @@ use super::child::{MAX_LINE, ToChild};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
 use crate::message::cap_text;
+
+/// How much may wait for a process to read it, in bytes.
+const MAX_UNSENT: usize = 64 << 20;
 
 /// Runs each program in a process of its own, which is killed when the program's time is over or its run is cancelled. Whatever
 /// the program does to the engine, nothing else is harmed: a crash is an end like others.
@@ -49,7 +53,7 @@ impl ChildProcess {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
         let lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(MAX_LINE));
-        let mut session = ChildSession { child, stdin, lines, unsent: Vec::new(), has_ended: false };
+        let mut session = ChildSession { child, stdin, lines, unsent: VecDeque::new(), has_ended: false };
         session.send(&ToChild::Program(program));
         Ok(session)
     }
@@ -75,8 +79,8 @@ struct ChildSession {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: FramedRead<ChildStdout, LinesCodec>,
-    /// What the pipe had no room for yet. Bounded by the answers to what a program may ask at once.
-    unsent: Vec<u8>,
+    /// What the pipe had no room for yet: at most [`MAX_UNSENT`], and one answer.
+    unsent: VecDeque<u8>,
     has_ended: bool,
 }
 
@@ -84,13 +88,13 @@ impl ChildSession {
     fn send(&mut self, line: &impl Serialize) {
         // All of it is ours, and has a form in JSON.
         if serde_json::to_writer(&mut self.unsent, line).is_ok() {
-            self.unsent.push(b'\n');
+            self.unsent.push_back(b'\n');
         }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         while let Some(stdin) = self.stdin.as_mut().filter(|_| !self.unsent.is_empty()) {
-            match Pin::new(stdin).poll_write(cx, &self.unsent) {
+            match Pin::new(stdin).poll_write(cx, self.unsent.as_slices().0) {
                 Poll::Ready(Ok(written)) if written > 0 => drop(self.unsent.drain(..written)),
                 // Gone: what it said before, and how it ended, is read from the other pipe.
                 Poll::Ready(_) => self.stdin = None,
@@ -112,6 +116,11 @@ impl Session for ChildSession {
             return Poll::Ready(None);
         }
         self.poll_send(cx);
+        if self.unsent.len() > MAX_UNSENT {
+            self.has_ended = true;
+            let text = "the sandbox process does not read the answers to what it asks";
+            return Poll::Ready(Some(GuestEvent::Ended(crashed(text.to_owned()))));
+        }
         let event = match ready!(Pin::new(&mut self.lines).poll_next(cx)) {
             Some(Ok(line)) => serde_json::from_str(&line).unwrap_or_else(|error| {
                 let line = cap_text(&line, 200);

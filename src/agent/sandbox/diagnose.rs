@@ -10,6 +10,9 @@ pub(super) const FILE: &str = "action";
 /// Lines that are longer get no caret: a person could not count it out.
 const CARET_LINE: usize = 160;
 
+/// How much is told of the name of a function, which the program may choose.
+const NAME_CHARS: usize = 80;
+
 /// How many frames are told.
 const MAX_FRAMES: usize = 12;
 
@@ -33,7 +36,7 @@ pub(super) fn rebase(stack: &str, code: &str) -> String {
             break;
         }
         let Place { line, column } = place;
-        let _ = match name {
+        let _ = match name.map(|name| crate::tree::cut(name, NAME_CHARS)) {
             Some(name) => writeln!(text, "    at {name} ({FILE}:{line}:{column})"),
             None => writeln!(text, "    at {FILE}:{line}:{column}"),
         };

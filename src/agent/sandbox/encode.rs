@@ -1,27 +1,41 @@
 //! Values of a program as JSON text.
 
+use std::cell::RefCell;
+
 use rquickjs::{Ctx, Function, Result, Value};
 
 /// What JSON has no word for is shown rather than lost: big integers, functions, maps, sets, errors.
-const ENCODE: &str = r"((stringify, M, S, E) => value => stringify(value, (key, x) =>
+const ENCODE: &str = r"((M, S, E) => (key, x) =>
   typeof x === 'bigint' ? `${x}n`
   : typeof x === 'function' ? `[function ${x.name || 'without a name'}]`
   : typeof x === 'symbol' ? x.toString()
   : x instanceof M ? Object.fromEntries(x)
   : x instanceof S ? [...x]
   : x instanceof E ? { name: x.name, message: x.message, code: x.code, data: x.data }
-  : x))(JSON.stringify, Map, Set, Error)";
+  : x)(Map, Set, Error)";
+
+/// What replaces the values that JSON has no word for. Kept by the runtime, since it belongs to it, and made before the program
+/// runs.
+pub(super) type Encoder<'js> = RefCell<Option<Function<'js>>>;
+
+/// The encoder of a runtime in which nothing has run.
+pub(super) fn encoder<'js>(ctx: &Ctx<'js>) -> Result<Encoder<'js>> {
+    Ok(RefCell::new(Some(ctx.eval(ENCODE)?)))
+}
 
 /// A value as JSON text. What is undefined is null.
 pub(super) fn encode<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> {
     if value.is_undefined() || value.is_null() {
         return Ok("null".to_owned());
     }
+    // A function of the program is called by the engine here, not by us: each call of ours would measure the stack anew from where
+    // it is, and code that logs in a recursion would have no bound.
     let is_plain = value.is_string() || value.is_number() || value.is_bool();
     let text: Option<rquickjs::String<'js>> = if is_plain {
         ctx.json_stringify(value.clone())?
     } else {
-        ctx.eval::<Function<'js>, _>(ENCODE)?.call((value.clone(),))?
+        let encoder = ctx.userdata::<Encoder<'js>>().and_then(|encoder| encoder.borrow().clone());
+        ctx.json_stringify_replacer(value.clone(), encoder.ok_or(rquickjs::Error::Unknown)?)?
     };
     text.map_or_else(|| Ok("null".to_owned()), |text| text_of(ctx, &text))
 }
@@ -71,9 +85,10 @@ pub(super) fn shown<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     })
 }
 
-/// `Name: message`; the name is left out where it says nothing, or the message says it already.
+/// `Name: message`; the name is left out where it says nothing, or the message says it already. Never blank.
 pub(super) fn titled(name: Option<&str>, message: &str) -> String {
     match name {
+        name if message.is_empty() => name.filter(|name| !name.is_empty()).unwrap_or("Error").to_owned(),
         Some(name) if !name.is_empty() && name != "Error" && !message.contains(name) => {
             format!("{name}: {message}")
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
@@ -19,12 +19,14 @@ use super::surface::wrap;
 #[derive(Debug)]
 pub(super) struct Stop {
     is_cancelled: AtomicBool,
-    deadline: Instant,
+    /// None: later than the clock can say.
+    deadline: Option<Instant>,
 }
 
 impl Stop {
-    pub(super) fn new(deadline: Instant) -> Self {
-        Self { is_cancelled: AtomicBool::new(false), deadline }
+    /// Not before `wall` from now.
+    pub(super) fn after(wall: Duration) -> Self {
+        Self { is_cancelled: AtomicBool::new(false), deadline: Instant::now().checked_add(wall) }
     }
 
     pub(super) fn cancel(&self) {
@@ -36,7 +38,7 @@ impl Stop {
         if self.is_cancelled.load(Ordering::Acquire) {
             return Some(GuestErrorKind::Cancelled);
         }
-        (Instant::now() >= self.deadline).then_some(GuestErrorKind::TimedOut)
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline).then_some(GuestErrorKind::TimedOut)
     }
 }
 
@@ -56,12 +58,13 @@ impl Engine {
     /// # Errors
     ///
     /// If there is no memory for it.
-    pub(super) fn new(program: Program, stop: Arc<Stop>, say: Say) -> Result<Self, Box<Ended>> {
+    pub(super) fn new(mut program: Program, stop: Arc<Stop>, say: Say) -> Result<Self, Box<Ended>> {
+        program.limits = program.limits.in_range();
         let guest = Arc::new(Guest::new(say));
         let build = || -> rquickjs::Result<Context> {
             let runtime = Runtime::new()?;
             runtime.set_memory_limit(program.limits.heap_bytes);
-            runtime.set_max_stack_size(program.limits.stack_bytes.min(1 << 20));
+            runtime.set_max_stack_size(program.limits.stack_bytes);
             let watched = Arc::clone(&stop);
             runtime.set_interrupt_handler(Some(Box::new(move || watched.why().is_some())));
             let noted = Arc::clone(&guest);
@@ -91,7 +94,10 @@ impl Engine {
         let context = self.context.clone();
         self.answered += replies.len() as u64;
         let result = context.with(|ctx| {
-            let result = self.run(&ctx, replies)?;
+            // What an interrupt broke off did not fail by itself.
+            let result = self
+                .run(&ctx, replies)?
+                .map_err(|error| self.stop.why().map_or(error, |kind| self.stopped(kind)));
             self.guest.tell_unhandled(&ctx, &self.program.limits);
             Some(result)
         });
@@ -107,13 +113,13 @@ impl Engine {
         }
         if !self.has_begun {
             if let Err(error) = self.begin(ctx) {
-                return Some(Err(self.stop.why().map_or(error, |kind| self.stopped(kind))));
+                return Some(Err(error));
             }
             self.has_begun = true;
         }
         for reply in replies {
             // An answer that its memory cannot hold.
-            if let Err(error) = Guest::settle(ctx, reply).catch(ctx) {
+            if let Err(error) = self.guest.settle(ctx, reply).catch(ctx) {
                 return Some(Err(self.threw(ctx, &error)));
             }
         }
@@ -237,13 +243,16 @@ impl Engine {
     }
 }
 
+/// How long it may take to compile: text that closes the wrapper's brackets could else run for as long as it likes.
+const COMPILING: Duration = Duration::from_secs(1);
+
 /// Whether a program compiles and takes no name that is taken. Nothing of it is run.
 ///
 /// # Errors
 ///
 /// Why not.
 pub(crate) fn compile(program: Program) -> Result<(), GuestError> {
-    let stop = Arc::new(Stop::new(Instant::now() + program.limits.wall));
+    let stop = Arc::new(Stop::after(COMPILING));
     let engine = Engine::new(program, stop, Box::new(|_| {})).map_err(|ended| match ended.result {
         Err(error) => error,
         Ok(_) => GuestError::new(GuestErrorKind::Crashed, "the runtime does not start"),

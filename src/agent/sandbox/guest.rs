@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
 
-use super::encode::{line, passed, shown};
+use super::encode::{Encoder, encoder, line, passed, shown};
 use super::port::{Ask, GuestEvent, HostReply};
 use super::program::{GuestLimits, Program, Surface};
 use super::surface::mentions;
@@ -20,7 +20,12 @@ const FAN_OUT: &str = include_str!("fan_out.js");
 const LINE_BYTES: usize = 16 * 1024;
 
 /// How many asks may wait for their answers at once: more than a program can await sensibly, and few enough for memory.
-const MAX_PENDING: usize = 4_096;
+pub(super) const MAX_PENDING: usize = 4_096;
+
+/// How much one ask may pass, and how much all may that wait for their answers, in bytes: it leaves the program's heap, so that
+/// bound does not hold it.
+const MAX_PASSED: usize = 2 << 20;
+const MAX_HELD: usize = 16 << 20;
 
 /// How many rejections are told that nobody handled.
 const MAX_UNHANDLED: usize = 8;
@@ -37,6 +42,9 @@ pub(super) type Say = Box<dyn Fn(GuestEvent) + Send + Sync>;
 #[derive(Default)]
 struct State {
     next: u32,
+    /// What the asks without an answer passed, in bytes, and the sum.
+    passed: HashMap<u32, usize>,
+    held: usize,
     agent_calls: u32,
     logged_chars: usize,
     logged_lines: usize,
@@ -74,7 +82,12 @@ impl Guest {
     }
 
     /// Settles the promise of an ask.
-    pub(super) fn settle<'js>(ctx: &Ctx<'js>, reply: HostReply) -> Result<()> {
+    pub(super) fn settle<'js>(&self, ctx: &Ctx<'js>, reply: HostReply) -> Result<()> {
+        {
+            let mut state = self.lock();
+            let passed = state.passed.remove(&reply.id).unwrap_or_default();
+            state.held = state.held.saturating_sub(passed);
+        }
         let pending =
             ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
         let Some(Ok([resolve, reject, error])) = pending.map(<[Object<'js>; 3]>::try_from) else {
@@ -105,12 +118,26 @@ impl Guest {
                 format!("{MAX_PENDING} calls wait for their answers already: await some of them first");
             return rejected(ctx, &text, "too_many_calls");
         }
+        let bytes = ask.bytes();
+        if bytes > MAX_PASSED {
+            let text =
+                format!("a call passes {bytes} bytes, and may pass {MAX_PASSED}: pass less, or in parts");
+            return rejected(ctx, &text, "too_large");
+        }
+        if self.lock().held + bytes > MAX_HELD {
+            let text = format!(
+                "calls that wait for their answers may pass {MAX_HELD} bytes in all: await some of them first"
+            );
+            return rejected(ctx, &text, "too_many_calls");
+        }
         let (promise, resolve, reject) = ctx.promise()?;
         let error = Exception::from_message(ctx.clone(), "")?.into_object();
         let id = {
             let mut state = self.lock();
             let id = state.next;
             state.next = state.next.wrapping_add(1);
+            state.passed.insert(id, bytes);
+            state.held += bytes;
             id
         };
         if let Some(pending) = ctx.userdata::<Pending<'js>>() {
@@ -183,14 +210,17 @@ pub(super) fn clear<'js>(ctx: &Ctx<'js>) {
     let _ = ctx.remove_userdata::<Pending<'js>>();
     let _ = ctx.remove_userdata::<Unhandled<'js>>();
     let _ = ctx.remove_userdata::<Main<'js>>();
+    let _ = ctx.remove_userdata::<Encoder<'js>>();
 }
 
-/// A promise that is rejected at once.
+/// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`encode`] has it.
+///
+/// [`encode`]: super::encode::encode
 fn rejected<'js>(ctx: &Ctx<'js>, message: &str, code: &str) -> Result<Promise<'js>> {
     let error = Exception::from_message(ctx.clone(), message)?;
     error.as_object().set("code", code)?;
     let (promise, _, reject) = ctx.promise()?;
-    reject.call::<_, ()>((error,))?;
+    reject.defer((error,))?;
     Ok(promise)
 }
 
@@ -198,7 +228,8 @@ fn rejected<'js>(ctx: &Ctx<'js>, message: &str, code: &str) -> Result<Promise<'j
 pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program) -> Result<()> {
     let fresh = ctx.store_userdata(Pending::<'js>::default()).is_ok()
         && ctx.store_userdata(Unhandled::<'js>::default()).is_ok()
-        && ctx.store_userdata(Main::<'js>::default()).is_ok();
+        && ctx.store_userdata(Main::<'js>::default()).is_ok()
+        && ctx.store_userdata(encoder(ctx)?).is_ok();
     if !fresh {
         return Err(rquickjs::Error::Allocation);
     }

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
@@ -16,14 +15,16 @@ use crate::stream::panic_text;
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
 /// for its host holds none, so programs may nest deeper than there are threads.
 ///
-/// A program that ends in a crash of the engine takes the process with it: where code is hostile, use
+/// The engine looks for the end of a program's time between its steps, every few thousand of them. Code that makes slow native
+/// calls one after the other is therefore given up in time, but may hold its thread for minutes more, and the runtime's shutdown
+/// with it. A program that ends in a crash of the engine takes the process with it. Where code is hostile, use
 /// [`ChildProcess`](super::ChildProcess).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InProcess;
 
 impl Sandbox for InProcess {
     fn start(&self, program: Program) -> Box<dyn Session> {
-        let stop = Arc::new(Stop::new(Instant::now() + program.limits.wall));
+        let stop = Arc::new(Stop::after(program.limits.wall));
         let state = State { replies: Vec::new(), place: Place::New(Box::new(program)) };
         let cell = Arc::new(Cell {
             stop,
@@ -235,3 +236,7 @@ impl Drop for InProcessSession {
 #[cfg(test)]
 #[path = "in_process_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "odd_tests.rs"]
+mod odd_tests;

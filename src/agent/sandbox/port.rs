@@ -97,6 +97,19 @@ pub enum Ask {
     Usage,
 }
 
+impl Ask {
+    /// How much it passes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Tool { name, args } => name.len() + args.len(),
+            Self::SearchTools { query, limit } => query.len() + limit.len(),
+            Self::Finish { value } => value.len(),
+            Self::Agent { prompt, options } => prompt.len() + options.len(),
+            Self::Sleep { .. } | Self::Usage => 0,
+        }
+    }
+}
+
 /// The answer to one ask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostReply {

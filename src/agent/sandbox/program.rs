@@ -39,9 +39,10 @@ pub enum Surface {
 pub struct GuestLimits {
     /// From its begin to its end, waiting included. Default 600 s, as the original core gives an action.
     pub wall: Duration,
-    /// Its heap, in bytes. Default 64 MiB, as in the original core.
+    /// Its heap, in bytes; at least 1 MiB, which the engine itself needs. Default 64 MiB, as in the original core.
     pub heap_bytes: usize,
-    /// Its stack, in bytes; at most 1 MiB, since the threads that run it have 2 MiB. Default 512 KiB, as in the original core.
+    /// Its stack, in bytes; at least 16 KiB, and at most 1 MiB, since the threads that run it have 2 MiB. Default 512 KiB, as in
+    /// the original core.
     pub stack_bytes: usize,
     /// What it may give back, and what it may log in all, in characters each. Default 100,000, as in the original core.
     pub output_chars: usize,
@@ -57,6 +58,17 @@ impl Default for GuestLimits {
             stack_bytes: 512 << 10,
             output_chars: 100_000,
             log_lines: 1_000,
+        }
+    }
+}
+
+impl GuestLimits {
+    /// With what is out of its range at the end of it. The engine takes 0 for no limit, and does not survive too little.
+    pub(super) fn in_range(self) -> Self {
+        Self {
+            heap_bytes: self.heap_bytes.max(1 << 20),
+            stack_bytes: self.stack_bytes.clamp(16 << 10, 1 << 20),
+            ..self
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Code in processes of their own: the same as in this one, and a crash harms nobody.
 
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch::agent::codeact::{ActionLimits, CodeAct};
-use anabranch::agent::sandbox::{ChildProcess, GuestLimits, InProcess, Sandbox};
+use anabranch::agent::sandbox::{
+    ChildProcess, GuestEvent, GuestLimits, HostReply, InProcess, Program, Sandbox,
+};
 use anabranch::message::MessageBody;
 use serde_json::{Value, json};
 
@@ -35,16 +38,50 @@ fn observations(played: &Played) -> Vec<Value> {
         .collect()
 }
 
-/// Processes that run code for this one.
-fn children() -> usize {
+/// Processes that run code for this one, by their places in `/proc`.
+fn processes() -> Vec<std::path::PathBuf> {
     let me = std::process::id().to_string();
-    let is_child = |entry: std::fs::DirEntry| {
-        let status = std::fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+    let is_child = |place: &std::path::PathBuf| {
+        let status = std::fs::read_to_string(place.join("status")).unwrap_or_default();
+        let command = std::fs::read(place.join("cmdline")).unwrap_or_default();
         let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")).map(str::trim);
         parent == Some(&me) && command.ends_with(b"\0sandbox\0")
     };
-    std::fs::read_dir("/proc").unwrap().flatten().filter(|_| true).map(is_child).filter(|is| *is).count()
+    std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).filter(is_child).collect()
+}
+
+/// A process belongs to its session, not to the thread that happened to begin it, and has its limits and no environment.
+async fn outlives_the_thread_that_began_it() {
+    let runtime = tokio::runtime::Handle::current();
+    let begin = move || {
+        let _entered = runtime.enter();
+        ChildProcess::new(PROGRAM, ["sandbox"])
+            .start(Program::action("return await tools.read()", vec!["read".into()]))
+    };
+    let mut session = std::thread::spawn(begin).join().unwrap();
+    while let Some(event) = poll_fn(|cx| session.poll_event(cx)).await {
+        match event {
+            GuestEvent::Ask { id, .. } => {
+                let process = processes().pop().unwrap();
+                let limits = std::fs::read_to_string(process.join("limits")).unwrap();
+                let limit = |name: &str| {
+                    let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+                    line[name.len()..].split_whitespace().next().unwrap().to_owned()
+                };
+                assert_eq!(limit("Max open files"), "16");
+                assert_eq!(limit("Max core file size"), "0");
+                assert_eq!(limit("Max file size"), "0");
+                assert_eq!(limit("Max cpu time"), "602");
+                assert_eq!(limit("Max data size"), ((64_u64 + 128) << 20).to_string());
+                assert_eq!(std::fs::read(process.join("environ")).unwrap(), b"");
+                session.reply(HostReply { id, outcome: Ok("7".into()) });
+            }
+            GuestEvent::Ended(ended) => assert_eq!(ended.result, Ok("7".into())),
+            GuestEvent::Log { .. } | GuestEvent::Waiting { .. } => {}
+        }
+    }
+    poll_fn(|cx| session.poll_closed(cx)).await;
+    drop(session);
 }
 
 /// One test, since it counts the processes of the whole test binary.
@@ -86,11 +123,12 @@ async fn code_in_a_process_of_its_own_is_code() {
         let error = observations(&played)[0]["error"].as_str().unwrap().to_owned();
         assert!(error.contains(text), "{program}: {error}");
     }
+    outlives_the_thread_that_began_it().await;
     // After a cancel no process is left.
     let stage = stage(process(), &["await tools.chaos_sleep({ ms: 0 }); while (true) {}"]);
     let played = stage.cancel_when(|body| matches!(body, MessageBody::ToolResultUpdate(_))).await;
     assert_eq!(played.end_of("root"), "cancelled by user");
-    assert_eq!(children(), 0);
+    assert_eq!(processes(), [""; 0].map(std::path::PathBuf::from));
 }
 
 #[test]
