@@ -2,14 +2,17 @@
 //! everything ends that it started.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
+use tokio::time::{Instant, Sleep};
 
 use super::encode::read_json;
 use super::guest::MAX_PENDING;
@@ -69,6 +72,27 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// So many events of the program are heard before somebody else has a turn: one that talks without a pause holds nobody up.
 const EVENTS: u32 = 64;
 
+/// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
+/// done sooner than a timer is set.
+struct Patience {
+    until: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn begin() -> Self {
+        let until = Instant::now() + PATIENCE;
+        Self { until, timer: Box::pin(tokio::time::sleep_until(until)) }
+    }
+
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.timer.deadline() != self.until {
+            self.timer.as_mut().reset(self.until);
+        }
+        self.timer.as_mut().poll(cx)
+    }
+}
+
 /// What is under way for a program.
 struct Play<'a> {
     session: Box<dyn Session>,
@@ -125,6 +149,10 @@ impl Bridge<'_> {
         if let Some(kind) = why {
             play.played.ended = self.close(&mut play, kind).await;
         }
+        if why.is_none() && !play.open.is_empty() {
+            let calls = play.open.len();
+            play.played.logs.push(format!("(calls that were not awaited, and were ended: {calls})"));
+        }
         for call in play.open.into_values() {
             let text = match why {
                 None => "the program ended before this call did; await what you call",
@@ -140,7 +168,7 @@ impl Bridge<'_> {
     async fn play_on<'b>(&'b self, play: &mut Play<'b>, hands: &'b dyn Hands) -> Option<GuestErrorKind> {
         let mut cancelled = std::pin::pin!(self.caller.run().token().wait());
         let mut late = std::pin::pin!(tokio::time::sleep(self.wall));
-        let mut patience = std::pin::pin!(tokio::time::sleep(PATIENCE));
+        let mut patience = Patience::begin();
         let mut is_patient = true;
         let mut turn = 0_u32;
         loop {
@@ -153,7 +181,7 @@ impl Bridge<'_> {
                 () = std::future::ready(()), if !turn.is_multiple_of(EVENTS) => None,
                 Some(done) = running.next(), if play.is_idle || !is_patient => Some(Next::Done(done)),
                 () = &mut late => Some(Next::Late),
-                () = &mut patience, if !play.is_idle && is_patient => Some(Next::Impatient),
+                () = poll_fn(|cx| patience.poll_over(cx)), if !play.is_idle && is_patient => Some(Next::Impatient),
                 () = std::future::ready(()) => None,
             };
             let next = if let Some(next) = others {
@@ -165,7 +193,7 @@ impl Bridge<'_> {
                     event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
                     Some(done) = running.next(), if play.is_idle || !is_patient => Next::Done(done),
                     () = &mut late => Next::Late,
-                    () = &mut patience, if !play.is_idle && is_patient => Next::Impatient,
+                    () = poll_fn(|cx| patience.poll_over(cx)), if !play.is_idle && is_patient => Next::Impatient,
                 }
             };
             match next {
@@ -194,7 +222,7 @@ impl Bridge<'_> {
                     for reply in replies {
                         play.reply(reply);
                     }
-                    patience.as_mut().reset(tokio::time::Instant::now() + PATIENCE);
+                    patience.until = Instant::now() + PATIENCE;
                 }
                 Next::Impatient => is_patient = false,
                 Next::Late => return Some(GuestErrorKind::TimedOut),
@@ -267,7 +295,14 @@ impl Bridge<'_> {
                     play.played.finishes_with = invoked.reply.finishes_with;
                 }
                 let value = invoked.reply.for_model;
-                (id, if invoked.reply.is_error { Err(thrown(&name, &value)) } else { Ok(value) })
+                (
+                    id,
+                    if invoked.reply.is_error {
+                        Err(HostError::of_value(&format!("tools.{name}"), &value))
+                    } else {
+                        Ok(value)
+                    },
+                )
             }
         };
         HostReply { id, outcome: outcome.map(|value| value.to_string()) }
@@ -327,15 +362,4 @@ fn arguments(text: &str) -> Result<Map<String, Value>, ToolReply> {
     };
     let text = format!("The arguments are {problem}: {}. Pass one object.", cap_text(text, 200));
     Err(ToolReply::error("invalid_tool_arguments", text))
-}
-
-/// A tool's failure as the program catches it. No code is lost.
-fn thrown(name: &str, value: &Value) -> HostError {
-    let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let message = text("message").or_else(|| text("error")).map_or_else(|| value.to_string(), str::to_owned);
-    HostError {
-        message: format!("tools.{name}: {message}"),
-        code: text("error").map(str::to_owned),
-        data: Some(value.to_string()),
-    }
 }

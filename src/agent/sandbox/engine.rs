@@ -13,7 +13,7 @@ use super::encode::{encode, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
 use super::program::Program;
-use super::surface::wrap;
+use super::surface::{imported, wrap};
 
 /// Tells an engine that it is to stop, from any thread.
 #[derive(Debug)]
@@ -226,7 +226,12 @@ impl Engine {
                     self.program.limits.stack_bytes >> 10
                 )
             }
-            _ => titled(name.as_deref(), &message),
+            _ => match imported(&self.program.code) {
+                Some(package) if kind == GuestErrorKind::Syntax || message.contains(package) => format!(
+                    "importing {package:?} is not possible: the allowlist of packages is empty; what a program has are its tools"
+                ),
+                _ => titled(name.as_deref(), &message),
+            },
         };
         let message = crate::message::cap_text(&message, 4_000);
         GuestError { kind, message, stack: rebase(&stack, &self.program.code) }

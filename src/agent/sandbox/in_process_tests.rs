@@ -143,7 +143,12 @@ async fn what_does_not_compile_says_where() {
         Ok(json!(3))
     );
     assert!(super::tests::error("tools = 3").await.message.contains("read-only"));
-    assert!(super::tests::error("import x from 'y'").await.kind == GuestErrorKind::Syntax);
+    // AC-68: no package is on the allowlist.
+    for code in ["import x from 'lodash'", "const x = await import('lodash')"] {
+        let error = super::tests::error(code).await;
+        let text = "importing \"lodash\" is not possible: the allowlist of packages is empty";
+        assert!(error.message.starts_with(text), "{code}: {}", error.message);
+    }
     assert!(super::tests::error("const x = await import('fs')").await.kind == GuestErrorKind::Threw);
 }
 

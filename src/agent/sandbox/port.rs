@@ -4,6 +4,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::program::Program;
 use crate::message::Severity;
@@ -135,6 +136,19 @@ impl HostError {
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { message: message.into(), code: Some(code.to_owned()), data: None }
+    }
+
+    /// Of a tool's failure, `{"error": code, "message": …}`, by whoever it is that failed. No code is lost.
+    #[must_use]
+    pub fn of_value(who: &str, value: &Value) -> Self {
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let message =
+            text("message").or_else(|| text("error")).map_or_else(|| value.to_string(), str::to_owned);
+        Self {
+            message: format!("{who}: {message}"),
+            code: text("error").map(str::to_owned),
+            data: Some(value.to_string()),
+        }
     }
 }
 

@@ -36,6 +36,18 @@ pub(super) fn mentions(code: &str, name: &str) -> bool {
     })
 }
 
+/// The package that a program names in its first import, if it has one.
+pub(super) fn imported(code: &str) -> Option<&str> {
+    let at = code.match_indices("import").map(|(at, _)| at).find(|at| {
+        let before = code.get(..*at).and_then(|text| text.chars().next_back());
+        !before
+            .is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == '$' || letter == '.')
+    })?;
+    let statement = code.get(at..)?.split([';', '\n']).next()?;
+    let (_, rest) = statement.split_once(['\'', '"'])?;
+    rest.split(['\'', '"']).next()
+}
+
 /// The program as an expression whose value is its promise. The names become constants of the same block, so that the engine
 /// itself refuses a program that declares one of them anew, before it runs.
 pub(super) fn wrap(code: &str, names: &[&str]) -> String {
@@ -53,5 +65,8 @@ mod tests {
         assert!(!mentions("mytools.x; toolset; $tools; tools2", "tools"));
         assert_eq!(Surface::Action.mentioned("return finish(log)"), ["log", "finish"]);
         assert_eq!(Surface::Action.mentioned("return agent(inputs)"), [""; 0]);
+        assert_eq!(imported("const a = 1\nimport x from 'lodash'; x()"), Some("lodash"));
+        assert_eq!(imported("await import(\"fs\")"), Some("fs"));
+        assert_eq!(imported("reimport('x'); a.import('x'); import\n'x'"), None);
     }
 }

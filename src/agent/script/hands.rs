@@ -73,7 +73,9 @@ impl ScriptHands {
         spec.model = Some(self.job.runtime.model.name().into());
         let entered = match self.cx.enter(spec) {
             Ok(entered) => entered,
-            Err(EnterError::Refused(refusal)) => return Err(thrown(&refusal.to_value())),
+            Err(EnterError::Refused(refusal)) => {
+                return Err(HostError::of_value(&label, &refusal.to_value()));
+            }
             Err(EnterError::Cancelled(_)) => {
                 return Err(HostError::new("cancelled", "the script was cancelled"));
             }
@@ -84,18 +86,22 @@ impl ScriptHands {
             Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
         });
         match forward_subagent_stream(stream, entered).await {
-            SubAgentOutcome::Completed { result: Value::Null, .. } => Err(thrown(
-                &json!({ "error": "agent_no_result", "message": format!("{label} ended without a result"), "run_id": run_id }),
+            SubAgentOutcome::Completed { result: Value::Null, .. } => Err(HostError::of_value(
+                &label,
+                &json!({ "error": "agent_no_result", "message": "it ended without a result", "run_id": run_id }),
             )),
             SubAgentOutcome::Completed { result, .. } => Ok(result),
-            outcome => Err(thrown(&json!({
-                "error": "agent_failed",
-                "message": format!("{label}: {}", outcome.error_text().unwrap_or_default()),
-                "outcome": outcome.kind(),
-                "stop_class": outcome.stop_class(),
-                "partial": outcome.partial(),
-                "run_id": run_id,
-            }))),
+            outcome => Err(HostError::of_value(
+                &label,
+                &json!({
+                    "error": "agent_failed",
+                    "message": outcome.error_text().unwrap_or_default(),
+                    "outcome": outcome.kind(),
+                    "stop_class": outcome.stop_class(),
+                    "partial": outcome.partial(),
+                    "run_id": run_id,
+                }),
+            )),
         }
     }
 
@@ -141,15 +147,5 @@ fn read_options(text: &str) -> Result<Options, HostError> {
     match read_json(text).map_err(|error| fail(error.to_string()))? {
         Value::Null => Ok(Options::default()),
         value => serde_json::from_value(value).map_err(|error| fail(error.to_string())),
-    }
-}
-
-/// A failure as the script catches it. No code is lost.
-fn thrown(value: &Value) -> HostError {
-    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    HostError {
-        message: text("message").unwrap_or_default(),
-        code: text("error"),
-        data: Some(value.to_string()),
     }
 }
