@@ -77,7 +77,9 @@ async fn all_closed(top: &Arc<RunRecord>) {
         let mut ended = std::pin::pin!(ended);
         // Registered before the look, so that an end in between is not missed.
         ended.as_mut().enable();
-        if top.is_closed() && !is_live_below() {
+        // Closed is its log; it is gone when it is no longer among the live, a moment later on the thread that closes it.
+        let is_gone = top.is_closed() && !top.root.live().contains_key(&top.origin.run_id);
+        if is_gone && !is_live_below() {
             return;
         }
         ended.await;

@@ -84,10 +84,10 @@ fn close_locked(
     if let Some(Told(tell)) = told {
         tell(&outcome);
     }
-    // The account of the parent is complete before it can see that it has no more live children.
+    // Gone from the table before anybody above can see that it has no more live children; the account of the parent is complete.
+    record.root.live().remove(&record.origin.run_id);
     record.count_end();
     record.work.end();
-    record.root.live().remove(&record.origin.run_id);
     record.root.ended().notify_waiters();
     drop(wakers);
     if record.parent.is_none() {

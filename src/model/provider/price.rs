@@ -21,7 +21,8 @@ const fn price(provider: &'static str, model: &'static str, input: f64, cached: 
     Price { provider, model, input, cached, output, up_to: u64::MAX }
 }
 
-/// List prices as the providers published them in December 2025. Surcharges for writing into a cache are not in it.
+/// List prices as far as they were known in December 2025: estimates, since providers change them. Surcharges for writing into a
+/// cache are not in it.
 #[rustfmt::skip]
 static PRICES: &[Price] = &[
     price("openai", "gpt-5", 1.25, 0.125, 10.0),
