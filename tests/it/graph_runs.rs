@@ -12,13 +12,13 @@ use anabranch::context::{Root, RootBuilder, RunContext, RunSpec};
 use anabranch::message::{MessageBody, ProcessingMessage};
 use anabranch::outcome::{CancelledBy, FailureKind, LimitKind, OutcomeKind};
 use anabranch::testing::{TestRoot, check_sub_agent, timeline};
-use anabranch::tool::{Job, OnCancel, Policy, Producer, Tool, ToolContext, ToolReply, Toolset, tool_fn};
+use anabranch::tool::{Job, Policy, Producer, ToolReply, Toolset, tool_fn};
 use anabranch::tree::RunTree;
 use anabranch::{Chunk, SubAgentOutcome, SubAgentStream};
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::stage::{Recorder, all_tools, runtime};
+use crate::stage::{Recorder, all_tools, runtime, stubborn};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Shout {
@@ -292,37 +292,11 @@ async fn ax10_one_permit_is_enough() {
     assert!(ran.outcome.is_ok(), "{:?}", ran.outcome);
 }
 
-/// A tool that does not end on a cancel at once.
-struct Slow(anabranch::model::ToolSpec);
-
-impl Tool for Slow {
-    fn spec(&self) -> &anabranch::model::ToolSpec {
-        &self.0
-    }
-
-    fn on_cancel(&self) -> OnCancel {
-        OnCancel::Grace
-    }
-
-    fn call<'a>(
-        &'a self,
-        _: Map<String, Value>,
-        _: ToolContext,
-    ) -> futures::future::BoxFuture<'a, ToolReply> {
-        Box::pin(async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            ToolReply::ok("late")
-        })
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_graph_is_cancelled_also_where_a_node_is_given_time() {
-    let parameters = json!({"type": "object"});
-    let spec = anabranch::model::ToolSpec { name: "slow".into(), description: "Slow.".into(), parameters };
-    let tools = tools().with(Slow(spec)).unwrap();
+    let tools = tools().with(stubborn()).unwrap();
     let graph = json!({
-        "nodes": [{"id": "s", "tool": "slow"}, agent("next"), agent("h")],
+        "nodes": [{"id": "s", "tool": "stubborn"}, agent("next"), agent("h")],
         "edges": [edge("s", "next")],
     });
     let graph = WorkflowGraph::parse(&graph.to_string()).unwrap();

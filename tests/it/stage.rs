@@ -1,20 +1,24 @@
 //! An agent with a scripted model on a root for tests: what the tests of the tool loop and of delegation share.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anabranch::agent::{RunSearch, RunSubtask, ToolLoop};
 use anabranch::budget::{RunLimits, TreeLimits};
 use anabranch::bus::From;
 use anabranch::context::{Root, RootBuilder};
 use anabranch::message::{MessageBody, ProcessingMessage, RunFinished};
-use anabranch::model::{ChatMessage, ChatModel, ChatRequest, ChatStream, Script, ScriptModel};
+use anabranch::model::{ChatMessage, ChatModel, ChatRequest, ChatStream, Script, ScriptModel, ToolSpec};
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::{TestRoot, timeline};
-use anabranch::tool::{AgentRuntime, Policy, Producer, Toolset, chaos};
+use anabranch::tool::{
+    AgentRuntime, OnCancel, Policy, Producer, Tool, ToolContext, ToolReply, Toolset, chaos,
+};
 use anabranch::tree::RunTree;
 use anabranch::{Agent, SubAgentOutcome};
 use futures::StreamExt;
-use serde_json::{Value, json};
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
 
 /// The scripted model, with every request that it got. It refuses histories that a strict provider refuses.
 #[derive(Debug)]
@@ -85,6 +89,34 @@ pub fn calls(name: &str, arguments: Value) -> Value {
 pub fn delegates(titles: &[&str]) -> Value {
     let call = |title: &&str| json!({ "name": "run_subtask", "arguments": { "description": title, "prompt": title } });
     json!({ "tool_calls": titles.iter().map(call).collect::<Vec<_>>() })
+}
+
+/// A tool that needs the grace period and takes no notice of the cancel.
+struct Stubborn(ToolSpec);
+
+pub fn stubborn() -> impl Tool {
+    Stubborn(ToolSpec {
+        name: "stubborn".into(),
+        description: "Ends when it ends.".into(),
+        parameters: json!({"type": "object"}),
+    })
+}
+
+impl Tool for Stubborn {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn on_cancel(&self) -> OnCancel {
+        OnCancel::Grace
+    }
+
+    fn call<'a>(&'a self, _: Map<String, Value>, _: ToolContext) -> BoxFuture<'a, ToolReply> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            ToolReply::ok("ended all the same")
+        })
+    }
 }
 
 /// What is played, and on what.

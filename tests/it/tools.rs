@@ -9,7 +9,7 @@ use anabranch::outcome::{CancelledBy, FailureKind, SubAgentOutcome};
 use anabranch::tool::{Policy, ToolContext, ToolReply, tool_fn};
 use serde_json::{Map, Value, json};
 
-use crate::stage::{Stage, all_tools, calls, delegates, results};
+use crate::stage::{Stage, all_tools, calls, delegates, results, stubborn};
 
 fn says(text: &str) -> Value {
     json!({ "text": text })
@@ -213,38 +213,6 @@ async fn only_the_call_that_needs_time_is_given_it() {
         "root result 1 ok {\"result\":\"was busy for 120 ms\"}",
         "root cancelled by user",
     ]);
-}
-
-/// A tool that needs the grace period and takes no notice of the cancel.
-struct Stubborn(anabranch::model::ToolSpec);
-
-fn stubborn() -> Stubborn {
-    Stubborn(anabranch::model::ToolSpec {
-        name: "stubborn".into(),
-        description: "Ends when it ends.".into(),
-        parameters: json!({"type": "object"}),
-    })
-}
-
-impl anabranch::tool::Tool for Stubborn {
-    fn spec(&self) -> &anabranch::model::ToolSpec {
-        &self.0
-    }
-
-    fn on_cancel(&self) -> anabranch::tool::OnCancel {
-        anabranch::tool::OnCancel::Grace
-    }
-
-    fn call<'a>(
-        &'a self,
-        _: Map<String, Value>,
-        _: ToolContext,
-    ) -> futures::future::BoxFuture<'a, ToolReply> {
-        Box::pin(async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            ToolReply::ok("ended all the same")
-        })
-    }
 }
 
 #[tokio::test(start_paused = true)]

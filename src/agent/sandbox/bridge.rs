@@ -102,6 +102,8 @@ struct Play<'a> {
     sent: u64,
     /// The program has taken all answers, and waits.
     is_idle: bool,
+    /// How long the last answer is waited for.
+    patience: Patience,
     played: Played,
 }
 
@@ -131,6 +133,7 @@ impl Bridge<'_> {
             open: BTreeMap::new(),
             sent: 0,
             is_idle: false,
+            patience: Patience::begin(),
             played: Played {
                 ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
                 logs: Vec::new(),
@@ -168,20 +171,20 @@ impl Bridge<'_> {
     async fn play_on<'b>(&'b self, play: &mut Play<'b>, hands: &'b dyn Hands) -> Option<GuestErrorKind> {
         let mut cancelled = std::pin::pin!(self.caller.run().token().wait());
         let mut late = std::pin::pin!(tokio::time::sleep(self.wall));
-        let mut patience = Patience::begin();
         let mut is_patient = true;
         let mut turn = 0_u32;
         loop {
             // If the program is quick, nothing below is ever pending.
             tokio::task::coop::consume_budget().await;
             turn = turn.wrapping_add(1);
-            let (session, running) = (&mut play.session, &mut play.running);
+            let Play { session, running, patience, is_idle, .. } = &mut *play;
+            let is_idle = *is_idle;
             let others = tokio::select! {
                 biased;
                 () = std::future::ready(()), if !turn.is_multiple_of(EVENTS) => None,
-                Some(done) = running.next(), if play.is_idle || !is_patient => Some(Next::Done(done)),
+                Some(done) = running.next(), if is_idle || !is_patient => Some(Next::Done(done)),
                 () = &mut late => Some(Next::Late),
-                () = poll_fn(|cx| patience.poll_over(cx)), if !play.is_idle && is_patient => Some(Next::Impatient),
+                () = poll_fn(|cx| patience.poll_over(cx)), if !is_idle && is_patient => Some(Next::Impatient),
                 () = std::future::ready(()) => None,
             };
             let next = if let Some(next) = others {
@@ -191,9 +194,9 @@ impl Bridge<'_> {
                     biased;
                     () = &mut cancelled => Next::Cancelled,
                     event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
-                    Some(done) = running.next(), if play.is_idle || !is_patient => Next::Done(done),
+                    Some(done) = running.next(), if is_idle || !is_patient => Next::Done(done),
                     () = &mut late => Next::Late,
-                    () = poll_fn(|cx| patience.poll_over(cx)), if !play.is_idle && is_patient => Next::Impatient,
+                    () = poll_fn(|cx| patience.poll_over(cx)), if !is_idle && is_patient => Next::Impatient,
                 }
             };
             match next {
@@ -222,7 +225,6 @@ impl Bridge<'_> {
                     for reply in replies {
                         play.reply(reply);
                     }
-                    patience.until = Instant::now() + PATIENCE;
                 }
                 Next::Impatient => is_patient = false,
                 Next::Late => return Some(GuestErrorKind::TimedOut),
@@ -345,6 +347,7 @@ impl Play<'_> {
     fn reply(&mut self, reply: HostReply) {
         self.sent += 1;
         self.is_idle = false;
+        self.patience.until = Instant::now() + PATIENCE;
         self.session.reply(reply);
     }
 }
