@@ -24,7 +24,7 @@ use crate::forward::RootRun;
 use crate::model::{ChatModel, OfflineModel, ProviderModel, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{AgentRuntime, Job, Policy, Producer, Toolset, chaos};
+use crate::tool::{Policy, Producer, Toolset, chaos};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -104,10 +104,14 @@ impl Host {
         Ok(Self { model, producer: Arc::new(CodeAct::new(Arc::clone(&sandbox))), sandbox, tools, policy })
     }
 
-    /// A job on the model, the tools and the policy of the flags, for a producer of its own.
-    pub(super) fn job(&self, instructions: impl Into<Arc<str>>) -> Job {
-        let runtime = AgentRuntime::new(Arc::clone(&self.model), Arc::clone(&self.producer));
-        Job::new(instructions, self.tools.clone(), Arc::new(runtime.with_policy(self.policy.clone())))
+    /// The tools of the flags.
+    pub(super) fn tools(&self) -> &Toolset {
+        &self.tools
+    }
+
+    /// The policy of the flags.
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Where code runs.

@@ -12,9 +12,9 @@ use super::output::complain;
 use super::save::save;
 use crate::agent::Agent;
 use crate::agent::planner::{
-    CheckedGraph, FinishedNodes, GraphExecutor, GraphPlanner, Violation, WorkflowGraph,
+    CheckedGraph, FinishedNodes, GraphExecutor, GraphPlanner, NodeCatalogue, Violation, WorkflowGraph,
 };
-use crate::context::{Root, RunSpec};
+use crate::context::{Root, RunContext};
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
 use crate::tool::{Job, Producer};
@@ -132,59 +132,38 @@ pub(super) fn plan(options: PlanOptions) -> ExitCode {
     let PlanOptions { objective, execute, graph, save: place, finished, host } = options;
     Host::open(&host, |host| {
         let objective = objective.unwrap_or_else(|| name_of(graph.as_ref()));
-        let mut job = host.job(objective);
         let mut planner = GraphPlanner::new();
         if let Some(place) = place.clone() {
             planner = planner.on_planned(move |graph| write(&place, graph));
         }
-        let given = match graph {
-            Some(given) => Some(check(given, &planner, &job)?),
-            None => None,
-        };
+        let catalogue = planner.catalogue(host.tools(), host.policy());
+        let given = graph.map(|given| check(given, &catalogue)).transpose()?;
         if let (Some(graph), Some(place)) = (&given, &place) {
             write(place, graph.graph())?;
         }
-        let start = match (given, execute) {
-            (Some(graph), false) => Start::Known(SubAgentOutcome::completed(graph.graph().to_value())),
-            (None, false) => Start::Work("planner", Arc::new(planner)),
+        let (agent, producer): (Agent, Arc<dyn Producer>) = match (given, execute) {
+            (Some(graph), false) => (host.agent().named("graph"), Arc::new(Known(graph))),
+            (None, false) => (host.agent().named("planner"), Arc::new(planner)),
             (given, true) => {
-                job.system_prompt = Some(Agent::WORKSPACE_PROMPT.into());
                 let executor = given.map_or_else(|| GraphExecutor::planned_by(planner), GraphExecutor::new);
-                Start::Work("graph", Arc::new(executor.resuming(finished).answer_only()))
+                let agent = host.agent().named("graph").system_prompt(Agent::WORKSPACE_PROMPT);
+                (agent, Arc::new(executor.resuming(finished).answer_only()))
             }
         };
-        Ok(move |root: &Root| {
-            let spec = RunSpec::new(start.agent(), Arc::clone(&job.instructions)).produced_by(start.kind());
-            let spec = RunSpec { model: Some(job.runtime.model.name().into()), ..spec };
-            root.run(spec, move |cx| match start {
-                Start::Known(outcome) => SubAgentStream::settled(outcome),
-                Start::Work(_, producer) => producer.produce(job, cx),
-            })
-        })
+        Ok(move |root: &Root| agent.run_with(producer, root, objective))
     })
 }
 
-/// What the root run does.
-enum Start {
-    /// Nothing: its outcome is known.
-    Known(SubAgentOutcome),
-    /// The work of this producer, under this name.
-    Work(&'static str, Arc<dyn Producer>),
-}
+/// A run with nothing to do: the graph is known.
+struct Known(CheckedGraph);
 
-impl Start {
-    fn agent(&self) -> &'static str {
-        match self {
-            Self::Known(_) => "graph",
-            Self::Work(agent, _) => agent,
-        }
+impl Producer for Known {
+    fn kind(&self) -> &'static str {
+        "graph_file"
     }
 
-    fn kind(&self) -> &str {
-        match self {
-            Self::Known(_) => "graph_file",
-            Self::Work(_, producer) => producer.kind(),
-        }
+    fn produce(&self, _: Job, _: RunContext) -> SubAgentStream {
+        SubAgentStream::settled(SubAgentOutcome::completed(self.0.graph().to_value()))
     }
 }
 
@@ -201,10 +180,9 @@ fn write(place: &Path, graph: &WorkflowGraph) -> Result<(), String> {
 }
 
 /// The graph, or a line for each thing that is wrong with it.
-fn check(given: GivenGraph, planner: &GraphPlanner, job: &Job) -> Result<CheckedGraph, String> {
+fn check(given: GivenGraph, catalogue: &NodeCatalogue) -> Result<CheckedGraph, String> {
     let GivenGraph { graph, path, text, .. } = given;
-    let catalogue = planner.catalogue(&job.tools, &job.runtime.policy);
-    CheckedGraph::check(graph, &catalogue).map_err(|violations| {
+    CheckedGraph::check(graph, catalogue).map_err(|violations| {
         let line = |violation: &Violation| {
             let line = text.as_deref().and_then(|text| line_of(text, &violation.at));
             line.map_or_else(|| violation.to_string(), |line| format!("line {line}: {violation}"))
