@@ -29,6 +29,8 @@ pub(crate) struct HostOptions {
     pub(crate) model: ModelChoice,
     /// A directory that can be read, absolute, without symbolic links.
     pub(crate) workspace: PathBuf,
+    /// Directories of agents, before those of the workspace; they can be read.
+    pub(crate) agents: Vec<PathBuf>,
     /// What to print.
     pub(crate) output: RunOutput,
     /// Tools that may be called although they change something.
@@ -135,7 +137,8 @@ impl TryFrom<HostArgs> for HostOptions {
         }
         Ok(Self {
             model: model(&args.model, args.base_url)?,
-            workspace: workspace(&args.workspace)?,
+            workspace: directory("--workspace", &args.workspace)?,
+            agents: agents(&args.agents)?,
             output: args.output,
             allow: args.allow,
             deny: args.deny,
@@ -190,9 +193,15 @@ fn model(name: &str, base_url: Option<String>) -> Result<ModelChoice, UsageError
     }
 }
 
-fn workspace(path: &Path) -> Result<PathBuf, UsageError> {
+/// The directories of `--agents`.
+pub(super) fn agents(paths: &[PathBuf]) -> Result<Vec<PathBuf>, UsageError> {
+    paths.iter().map(|path| directory("--agents", path)).collect()
+}
+
+/// A directory that can be read, without symbolic links in its path.
+pub(super) fn directory(flag: &'static str, path: &Path) -> Result<PathBuf, UsageError> {
     let fail = |error: std::io::Error| UsageError {
-        flag: "--workspace",
+        flag,
         value: path.display().to_string(),
         what: error.to_string(),
         fix: "name a directory that can be read".into(),

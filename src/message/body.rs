@@ -157,6 +157,8 @@ bodies! {
         attempt: u32,
         /// The branch of an ensemble.
         branch: String,
+        /// The time that it was given when it was spawned, in milliseconds.
+        timeout_ms: u64,
     }
 
     /// The last message of a run.
@@ -392,13 +394,19 @@ impl MessageBody {
 
 /// The counters of a run at its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct FinalCounters {
-    pub(crate) usage: Usage,
-    pub(crate) subtree_usage: Usage,
-    pub(crate) turns: u64,
-    pub(crate) tool_calls: u64,
-    pub(crate) duration_ms: u64,
-    pub(crate) late: u64,
+pub struct FinalCounters {
+    /// What it used.
+    pub usage: Usage,
+    /// What it and its descendants used.
+    pub subtree_usage: Usage,
+    /// Model turns.
+    pub turns: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+    /// From its first message to its last.
+    pub duration_ms: u64,
+    /// Messages that were discarded because they came too late.
+    pub late: u64,
 }
 
 impl RunFinished {

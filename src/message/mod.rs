@@ -13,10 +13,9 @@ mod size;
 mod tag;
 mod wire;
 
-pub(crate) use body::FinalCounters;
 pub use body::{
-    Alert, Ask, AskAnswered, ErrorNotice, LogUpdate, MessageBody, PlanningUpdate, Queued, Retrying,
-    RunFinished, RunStarted, StepResult, TaskUpdate, TodoUpdate, ToolCallUpdate, ToolResultUpdate,
+    Alert, Ask, AskAnswered, ErrorNotice, FinalCounters, LogUpdate, MessageBody, PlanningUpdate, Queued,
+    Retrying, RunFinished, RunStarted, StepResult, TaskUpdate, TodoUpdate, ToolCallUpdate, ToolResultUpdate,
     TurnFinished,
 };
 pub use nesting::{Nesting, Origin, Timestamp};

@@ -30,6 +30,8 @@ pub(crate) use policy::offered;
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};
 pub use schema::Schema;
+#[cfg(feature = "catalogue")]
+pub(crate) use sub_agent::{Birth, refused};
 pub use sub_agent::{Delegated, SubAgentRun, SubAgentTool};
 pub use toolset::Toolset;
 pub(crate) use toolset::{MAX_NAME, is_tool_name};

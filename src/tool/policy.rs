@@ -1,6 +1,9 @@
 //! What tools may do, decided before a call begins.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
 
 use super::reply::ToolReply;
 use super::toolset::Toolset;
@@ -9,11 +12,20 @@ use crate::context::RunContext;
 
 /// Allows and denies tools by name. Without a word on a tool, reading and spawning are allowed and writing is not.
 ///
-/// A child has its parent's policy: it can only do what its parent could.
+/// A child has its parent's policy, or one that [narrows](Policy::narrowed_to) it: it can only do what its parent could.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     allow: BTreeSet<String>,
     deny: BTreeSet<String>,
+    /// Lists that a tool has to be on, each of them.
+    lists: Vec<Arc<List>>,
+}
+
+/// The tools that one agent may have.
+#[derive(Debug, PartialEq, Eq)]
+struct List {
+    whose: String,
+    names: BTreeSet<String>,
 }
 
 impl Policy {
@@ -28,6 +40,20 @@ impl Policy {
     #[must_use]
     pub fn deny<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.deny.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Allows no other tools than these, to `whose` run and to all below it: it only narrows. Whether a tool that writes is
+    /// allowed at all, the rest of the policy says. Tools that belong to one run (`Tool::is_inheritable`) are not held against it:
+    /// they come from what runs it, and what they call is checked.
+    #[must_use]
+    pub fn narrowed_to<S: Into<String>>(
+        mut self,
+        whose: impl Into<String>,
+        names: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        self.lists.push(Arc::new(List { whose: whose.into(), names }));
         self
     }
 
@@ -47,6 +73,10 @@ impl Policy {
             let text = format!("The tool {name} is denied here. Do without it.");
             return Err(ToolReply::error("tool_denied", text));
         }
+        let leaves_it_out = |list: &&Arc<List>| !list.names.contains(name);
+        if let Some(list) = self.lists.iter().find(leaves_it_out).filter(|_| tool.is_inheritable()) {
+            return Err(list.refuse(name));
+        }
         if tool.access() == Access::Write && !self.allow.contains(name) {
             let text = format!(
                 "The tool {name} changes things and is not allowed here. Say what you would change instead."
@@ -55,6 +85,23 @@ impl Policy {
             return Err(ToolReply::error("tool_denied", text).shown_as(person));
         }
         Ok(())
+    }
+}
+
+impl List {
+    /// What the model reads, and what an audit of the log goes by.
+    fn refuse(&self, name: &str) -> ToolReply {
+        let Self { whose, names } = self;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let reason = format!("not on the list of tools of the agent {whose}");
+        let text = format!(
+            "The tool {name} is not available to this run: it is {reason}. Do without it; on the list are: {}.",
+            names.join(", ")
+        );
+        let audit = [("decision", json!("deny")), ("reason", json!(reason))];
+        let audit: Map<String, Value> =
+            audit.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        ToolReply::error("tool_denied", text).with(audit)
     }
 }
 

@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
+use super::caller::Caller;
 use super::context::ToolContext;
 use super::reply::ToolReply;
 use crate::model::ToolSpec;
@@ -41,6 +42,17 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether a child of the run may have it. Default yes; a tool that has state of one run says no.
     fn is_inheritable(&self) -> bool {
         true
+    }
+
+    /// What a model is told of it besides its description, where that changes: asked before each turn of a run that is offered the
+    /// tool, and put below the run's system prompt. An empty text says nothing. Default none.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when the run is cancelled.
+    fn section<'a>(&'a self, caller: &'a Caller) -> Option<BoxFuture<'a, String>> {
+        let _ = caller;
+        None
     }
 
     /// What a person reads while it runs. Default: its arguments.
