@@ -235,7 +235,7 @@ impl Listing {
             let message = format!(
                 "{} has the name {:?} already, whatever the case of its letters; give one of them another name",
                 first.path.display(),
-                &*definition.name
+                &*first.name
             );
             let kind = DefinitionErrorKind::Duplicate;
             self.errors.push(DefinitionError::new(&definition.path, None, kind, message));

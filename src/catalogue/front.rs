@@ -161,7 +161,8 @@ impl<'a> Front<'a> {
 
 fn parse(yaml: &str) -> Result<Value, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
-        // A name or a version is what is written, not what it counts.
+        // A name or a version is what is written, not what it counts; and `n`, `no` and `on` are words.
+        strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         with_snippet: false,
@@ -210,12 +211,16 @@ fn key_and_value(line: &str) -> Option<(&str, &str)> {
     let is_key = !key.is_empty()
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     let value = value.trim();
-    let quoted = ['"', '\''].into_iter().any(|quote| {
-        value.len() > 1 && value.starts_with(quote) && value.ends_with(quote) && !needs_quotes(value)
-    });
+    let quoted = is_quoted(value, '"', "\\\"") || is_quoted(value, '\'', "''");
     let structured = value.starts_with(['|', '>', '[', '{', '#']);
     let is_text = !value.is_empty() && !quoted && !structured && value.parse::<f64>().is_err();
     (is_key && is_text).then_some((key, value))
+}
+
+/// Whether a value is one text in these quotes.
+fn is_quoted(value: &str, quote: char, escaped: &str) -> bool {
+    let inside = value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote));
+    inside.is_some_and(|inside| !inside.replace(escaped, "").contains(quote))
 }
 
 fn needs_quotes(value: &str) -> bool {
