@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
-use super::parts::{Chunk, Extra, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
+use super::parts::{Chunk, Extra, FinalCounters, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
 use super::size::Weigh;
 use crate::id::ToolCallId;
 use crate::outcome::{
@@ -390,23 +390,6 @@ impl MessageBody {
         let (node_id, node_name) = (who.to_owned(), who.to_owned());
         LogUpdate { content: content.into(), severity, node_id, node_name, extra: Extra::default() }.into()
     }
-}
-
-/// The counters of a run at its end.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct FinalCounters {
-    /// What it used.
-    pub usage: Usage,
-    /// What it and its descendants used.
-    pub subtree_usage: Usage,
-    /// Model turns.
-    pub turns: u64,
-    /// Tool calls.
-    pub tool_calls: u64,
-    /// From its first message to its last.
-    pub duration_ms: u64,
-    /// Messages that were discarded because they came too late.
-    pub late: u64,
 }
 
 impl RunFinished {
