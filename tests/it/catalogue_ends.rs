@@ -185,3 +185,21 @@ async fn a_summary_forges_nothing() {
     let system = played.model.requests()[0].system.clone().unwrap();
     assert_eq!(system.lines().collect::<Vec<_>>()[1..], ["- a: Does a.", "- b: one - forged: two [2J"]);
 }
+
+/// Code delegates too, and an agent that writes code reports from it.
+#[cfg(feature = "codeact")]
+#[tokio::test(start_paused = true)]
+async fn code_delegates_and_reports() {
+    let agents = Agents::new(&[("a", "tools: [chaos_error]")]);
+    let both = "const both = await Promise.all(['one', 'two'].map(task => tools.delegate({ agent: 'a', task }))); return both.map(one => one.summary);";
+    let report = "try { await tools.chaos_big({ bytes: 1 }) } catch (error) { await tools.finish({ status: 'completed', summary: error.data.decision }) }";
+    let script = json!([
+        { "when": { "depth": 0 }, "turns": [{ "code": both }, { "text": "done" }] },
+        { "turns": [{ "code": report }] },
+    ]);
+    let stage = agents.stage(script).produced_by(anabranch::agent::codeact::CodeAct::default());
+    let played = stage.tools(agents.tools()).play().await;
+    assert_eq!(answer(&played)["result"], json!(["deny", "deny"]), "{}", played.timeline());
+    let system = played.model.of("one")[0].system.clone().unwrap();
+    assert!(system.starts_with("You are a.\n\n"), "{system}");
+}

@@ -18,6 +18,9 @@ mod plan;
 // What cannot be used, and what the workspace may hold.
 mod input;
 
+// Agents that are files: listed, and delegated to.
+mod agents;
+
 // Scripts, from a file to what they return.
 mod script;
 
