@@ -178,6 +178,25 @@ fn files_of_other_programs_are_taken_as_they_are() {
     assert_eq!((kind, line.is_some()), (DefinitionErrorKind::Yaml, true));
 }
 
+/// What would cost a lot to read, or has no end, is refused at once.
+#[test]
+fn bombs_are_refused() {
+    let mut laughs = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..9 {
+        let below = format!("*a{},", level - 1).repeat(9);
+        laughs.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+    }
+    for keys in
+        [laughs, "tools: &x [*x]".to_owned(), format!("x: {}", "[".repeat(5000)), "? [a]\n: b".to_owned()]
+    {
+        let text = format!("---\ndescription: d\n{keys}\n---\np");
+        assert_eq!(error(&text).0, DefinitionErrorKind::Yaml, "{}", &keys[..10]);
+    }
+    let (_, line, message) = error("---\ndescription: d\ntools: [a\n---\np");
+    assert!(line.is_some() && !message.contains("at line"), "{message}");
+    assert!(message.ends_with("; mend that line, or put quotes around its value"), "{message}");
+}
+
 #[test]
 fn unknown_keys_are_told_with_what_may_be_meant() {
     let text = "---\ndescription: d\ncolor: red\ntols: a\nzzz: 1\n---\np";

@@ -29,6 +29,9 @@ const KNOWN: [&str; 16] = [
 /// Keys of other programs that mean nothing here, and of which nobody expects anything.
 const PASSED_OVER: [&str; 7] = ["author", "version", "tags", "license", "metadata", "category", "skills"];
 
+/// So many unknown keys of one file are told.
+const MAX_UNKNOWN: usize = 10;
+
 /// The most that one key's names are.
 const MAX_NAMES: usize = 100;
 
@@ -56,7 +59,22 @@ impl<'a> Front<'a> {
             // In the wild a description is written as people write: with colons in it and no quotes around it.
             Err(error) => match requoted(yaml).map(|yaml| parse(&yaml)) {
                 Some(Ok(value)) => value,
-                _ => return Err(broken(&error, first_line, path)),
+                Some(Err(_)) => {
+                    return Err(broken(
+                        &error,
+                        first_line,
+                        path,
+                        "; put quotes around values with `: ` in them",
+                    ));
+                }
+                None => {
+                    return Err(broken(
+                        &error,
+                        first_line,
+                        path,
+                        "; mend that line, or put quotes around its value",
+                    ));
+                }
             },
         };
         let map = match parsed {
@@ -81,7 +99,7 @@ impl<'a> Front<'a> {
             let message = format!("the key `{shown}` has no effect{}", near.unwrap_or_default());
             DefinitionWarning { path: self.path.clone(), line: self.line_of(key), message }
         };
-        unknown.map(tell).collect()
+        unknown.take(MAX_UNKNOWN).map(tell).collect()
     }
 
     /// The value of the first of these keys that is there.
@@ -166,16 +184,21 @@ fn parse(yaml: &str) -> Result<Value, serde_saphyr::Error> {
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         with_snippet: false,
+        // Whoever repeats a thing that often means harm.
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 1000 },
     };
     serde_saphyr::from_str_with_options(yaml, options)
 }
 
-fn broken(error: &serde_saphyr::Error, first_line: usize, path: &Path) -> DefinitionError {
+fn broken(error: &serde_saphyr::Error, first_line: usize, path: &Path, fix: &str) -> DefinitionError {
     let line = error.location().and_then(|at| usize::try_from(at.line()).ok()).filter(|line| *line > 0);
-    let line = line.map(|line| first_line + line - 1);
+    // Where it does not say so, the front matter as a whole is meant.
+    let line = Some(line.map_or(first_line, |line| first_line + line - 1));
     let text = error.without_snippet().to_string();
-    let said = crate::message::cap_text(text.lines().next().unwrap_or_default(), 300);
-    let message = format!("the front matter is no YAML: {said}; a value with `: ` in it needs quotes");
+    // The place is the file's, not the front matter's.
+    let said = text.lines().next().unwrap_or_default();
+    let said = said.split_once(" at line ").map_or(said, |(said, _)| said);
+    let message = format!("the front matter is no YAML: {}{fix}", crate::message::cap_text(said, 300));
     DefinitionError::new(path, line, DefinitionErrorKind::Yaml, message)
 }
 
@@ -224,9 +247,7 @@ fn is_quoted(value: &str, quote: char, escaped: &str) -> bool {
 }
 
 fn needs_quotes(value: &str) -> bool {
-    value.contains(": ")
-        || value.ends_with(':')
-        || value.starts_with(['@', '`', '%', '*', '&', '!', '"', '\''])
+    value.contains(": ") || value.ends_with(':') || value.starts_with(['@', '`', '%', '*', '"', '\''])
 }
 
 /// A text, or what a number or a boolean is as one.

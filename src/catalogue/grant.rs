@@ -1,5 +1,7 @@
 //! Which of the tools that it lists an agent has.
 
+use std::sync::Arc;
+
 use super::definition::Definition;
 use super::front::nearest;
 use crate::message::cap_text;
@@ -63,16 +65,14 @@ impl Grant {
         Ok(grant)
     }
 
-    /// The policy of a run that has the grant, made of its parent's: it only narrows.
-    pub(super) fn narrow(&self, policy: &Policy, agent: &str) -> Option<Policy> {
+    /// What it takes away from what the parent of a run may do; none is nothing.
+    pub(super) fn policy(&self, agent: &Arc<str>) -> Option<Policy> {
         if self.tools.is_none() && self.denied.is_empty() {
             return None;
         }
-        let policy = policy.clone().deny(&self.denied);
-        Some(match &self.tools {
-            Some(names) => policy.narrowed_to(agent, names),
-            None => policy,
-        })
+        let policy =
+            self.tools.as_ref().map_or_else(Policy::open, |names| Policy::only(Arc::clone(agent), names));
+        Some(policy.deny(&self.denied))
     }
 
     fn known(&mut self, names: &[String], tools: &Toolset) -> Vec<String> {

@@ -18,7 +18,9 @@ use crate::error::Result as HostResult;
 use crate::id::{RunId, ToolCallId};
 use crate::message::{Scope, cap_text};
 use crate::model::ChatModel;
-use crate::tool::{Birth, Caller, Delegated, Schema, SubAgentRun, ToolReply, Toolset, refused};
+use crate::tool::{
+    Birth, Caller, Delegated, Effect, Policy, Schema, SubAgentRun, ToolReply, Toolset, refused,
+};
 
 /// What a refusal calls a run of a definition.
 const NOUN: &str = "agent";
@@ -196,12 +198,12 @@ impl Spawner {
         for problem in &grant.problems {
             tell(format!("{}: {problem}", definition.path.display()), parent).await;
         }
-        let policy = grant.narrow(&parent.runtime().policy, &definition.name);
-        if let (Some(policy), Some(names)) = (&policy, &grant.tools)
-            && !names.iter().filter_map(|name| tools.get(name)).any(|tool| policy.check(&**tool).is_ok())
+        let policy = grant.policy(&definition.name);
+        if let Some(names) = &grant.tools
+            && !has_any(names, &tools, policy.as_ref(), &definition, parent)
         {
             let text = format!(
-                "The agent {} works with {}, and this run may use none of them. Do it yourself, or have another agent do it.",
+                "The agent {} works with {}, and below this run it may use none of them. Do it yourself, or have another agent do it.",
                 definition.name,
                 names.join(", ")
             );
@@ -320,6 +322,20 @@ impl Started {
             has_schema,
         )
     }
+}
+
+/// Whether a run of the definition could call at least one of these tools.
+fn has_any(
+    names: &[String],
+    tools: &Toolset,
+    policy: Option<&Policy>,
+    definition: &Definition,
+    parent: &Caller,
+) -> bool {
+    let own = &parent.runtime().policy;
+    let narrowed = policy.map_or_else(|| own.clone(), |policy| own.narrowed_by(policy));
+    let listed = names.iter().filter_map(|name| tools.get(name));
+    listed.into_iter().any(|tool| narrowed.at_best(&**tool, &definition.name) != Effect::Deny)
 }
 
 fn unknown(name: &str, listing: &Listing) -> ToolReply {

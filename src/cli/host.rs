@@ -26,7 +26,7 @@ use crate::forward::RootRun;
 use crate::model::{ChatModel, OfflineModel, ProviderModel, ProviderName, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{Policy, Producer, Toolset, chaos};
+use crate::tool::{AskUser, Policy, Producer, Toolset, chaos};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -94,12 +94,13 @@ impl Host {
             }
         };
         let tools = toolset(options, &sandbox).map_err(text)?;
-        let policy = Policy::default().allow(&options.allow).deny(&options.deny);
-        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none() && *name != EXECUTE_CODE)
-        {
-            let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+        let rules = options.rules.iter().cloned();
+        let policy = rules.fold(Policy::default(), |policy, (effect, rule)| policy.with(effect, rule));
+        let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+        if let Some(unknown) = policy.rules().find(|rule| !names.iter().any(|name| rule.speaks_of(name))) {
             return Err(format!(
-                "--allow/--deny: there is no tool {unknown:?}; the tools are: {}",
+                "--allow/--ask/--deny: there is no tool {:?}; the tools are: {}",
+                unknown.as_str(),
                 names.join(", ")
             ));
         }
@@ -156,6 +157,7 @@ fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset>
 pub(super) fn tools_of(workspace: &Path, spawner: Spawner, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
     let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
+    let tools = tools.with(AskUser::new())?;
     let tools = Detached::new().add_to(&tools)?;
     let tools = Delegate::new(spawner).add_to(&tools)?;
     let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;

@@ -14,7 +14,7 @@ use super::policy::Policy;
 use super::reply::ToolReply;
 use super::runtime::{Job, Producer};
 use super::toolset::Toolset;
-use super::traits::{Access, Tool};
+use super::traits::{Access, Risk, Tool};
 use super::typed::{parameters_of, parse_arguments};
 use crate::budget::{Refusal, RunLimits};
 use crate::context::{EnterError, Entered, RunContext, RunSpec, enter_subagent_depth};
@@ -93,6 +93,12 @@ pub trait SubAgentTool: Send + Sync + 'static {
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         let _ = args;
         None
+    }
+
+    /// How much a call may harm beside what the child's own calls do, each of which is checked. A policy goes by it. Default: low.
+    fn risk(&self, args: &Map<String, Value>) -> Risk {
+        let _ = args;
+        Risk::Low
     }
 
     /// Whether a child has this tool too, even where its parent's set lacks it. Default no.
@@ -188,8 +194,7 @@ pub struct SubAgentRun {
     pub producer: Option<Arc<dyn Producer>>,
     /// Its model, which the runs below it have too. None: its parent's.
     pub model: Option<Arc<dyn ChatModel>>,
-    /// What it may do, where that is less than its parent may: made of the parent's with [`Policy::narrowed_to`] and
-    /// [`Policy::deny`]. None: what its parent may.
+    /// What it, and the runs below it, may do less than its parent: it [narrows](Policy::narrowed_by) the parent's. None: nothing less.
     pub policy: Option<Policy>,
     /// Tools of this run alone, besides those of [`SubAgentTool::child_tools`]; they win over others of their names.
     pub own_tools: Toolset,
@@ -298,6 +303,10 @@ impl<T: SubAgentTool> Tool for Delegation<T> {
         Access::Spawn
     }
 
+    fn risk(&self, args: &Map<String, Value>) -> Risk {
+        self.tool.risk(args)
+    }
+
     /// The gate comes before the parameters, so they are checked here.
     fn checks_arguments(&self) -> bool {
         true
@@ -363,7 +372,9 @@ impl Delegated {
         if run.model.is_some() || run.policy.is_some() {
             let own = Arc::make_mut(&mut runtime);
             own.model = run.model.clone().unwrap_or_else(|| Arc::clone(&own.model));
-            own.policy = run.policy.clone().unwrap_or_else(|| own.policy.clone());
+            if let Some(policy) = &run.policy {
+                own.policy = own.policy.narrowed_by(policy);
+            }
         }
         let producer = run.producer.clone().unwrap_or_else(|| Arc::clone(&runtime.producer));
         let spec = RunSpec {
@@ -411,6 +422,7 @@ pub(crate) fn refused(refusal: Refusal) -> ToolReply {
         for_model: value,
         is_error: true,
         finishes_with: None,
+        aborts_with: None,
     }
 }
 

@@ -189,8 +189,9 @@ async fn c12_c21_a_tool_that_is_not_listed_is_denied_and_the_run_goes_on() {
     let denied: Value = serde_json::from_str(results(requests.last().unwrap())[0]).unwrap();
     let expected = json!({
         "error": "tool_denied",
-        "message": "The tool other is not available to this run: it is not on the list of tools of the agent a. Do without it; on the list are: listed.",
+        "message": "The tool other is not available to this run: it is not on the list of tools of the agent a. Do without it.",
         "decision": "deny",
+        "by": "policy",
         "reason": "not on the list of tools of the agent a",
     });
     assert_eq!((denied, &answer(&played)["status"]), (expected, &json!("completed")));

@@ -3,6 +3,9 @@
 #[path = "../../examples/as_tool.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod as_tool;
+#[path = "../../examples/ask.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod ask;
 #[cfg(feature = "catalogue")]
 #[path = "../../examples/catalogue.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
@@ -120,6 +123,14 @@ fn the_gallery_works_offline() {
         printed.starts_with("reviewer (completed):\n\nThe best match for `cancellation` is "),
         "{printed}"
     );
+}
+
+#[tokio::test]
+async fn ask_brings_each_answer_to_its_call() {
+    let expected = "Update the site > editor > publisher wants to call publish with {\"page\":\"news\"}\n\
+                    Update the site > editor > publisher wants to call publish with {\"page\":\"prices\"}\n\
+                    \"The site is up to date.\"\n";
+    assert_eq!(printed!(ask), expected);
 }
 
 #[cfg(feature = "codeact")]
