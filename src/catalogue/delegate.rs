@@ -105,8 +105,7 @@ impl Delegate {
 /// What a call says of the time; 0 leaves it to the definition, as silence does.
 fn timeout(seconds: Option<f64>) -> std::result::Result<Option<Duration>, ToolReply> {
     match seconds {
-        None => Ok(None),
-        Some(seconds) if seconds == 0.0 => Ok(None),
+        None | Some(0.0) => Ok(None),
         Some(seconds) if seconds > 0.0 => Ok(Some(Duration::from_secs_f64(seconds.min(MAX_SECONDS)))),
         Some(seconds) => {
             let text = format!("`timeout_seconds` is {seconds}. Give a number above 0, or leave it out.");

@@ -27,7 +27,7 @@ const KNOWN: [&str; 16] = [
 ];
 
 /// Keys of other programs that mean nothing here, and of which nobody expects anything.
-const PASSED_OVER: [&str; 7] = ["author", "version", "tags", "license", "metadata", "category", "skills"];
+const PASSED_OVER: [&str; 6] = ["author", "version", "tags", "license", "metadata", "category"];
 
 /// So many unknown keys of one file are told.
 const MAX_UNKNOWN: usize = 10;

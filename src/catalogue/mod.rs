@@ -57,9 +57,9 @@
 //! list is left, the agent cannot run.
 
 mod audit;
-mod catalogue;
 mod definition;
 mod delegate;
+mod directories;
 mod error;
 mod file;
 mod finish;
@@ -74,9 +74,9 @@ mod spawner;
 mod split;
 
 pub use audit::{SessionLog, session_log};
-pub use catalogue::{Catalogue, Listing, Shadowed};
 pub use definition::Definition;
 pub use delegate::Delegate;
+pub use directories::{Catalogue, Listing, Shadowed};
 pub use error::{DefinitionError, DefinitionErrorKind, DefinitionWarning};
 pub use finish::Finish;
 pub use grant::{COUNTERPARTS, Grant};

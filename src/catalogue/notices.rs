@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use super::catalogue::Listing;
+use super::directories::Listing;
 use crate::message::{ErrorNotice, Extra, MessageBody, Severity};
 use crate::tool::Caller;
 

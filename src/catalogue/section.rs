@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::catalogue::Listing;
+use super::directories::Listing;
 
 /// How much of a description stands there, in characters.
 const DESCRIPTION_CHARS: usize = 400;

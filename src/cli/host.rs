@@ -147,7 +147,7 @@ fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
 
 fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
     let spawner = Spawner::new(Catalogue::standard(options.agents.iter().cloned(), &options.workspace))
-        .preamble(Agent::WORKSPACE_PROMPT)
+        .preamble(Spawner::WORKSPACE_PREAMBLE)
         .models(models(options.model.clone()));
     let tools = tools_of(&options.workspace, spawner, sandbox)?;
     if options.chaos { chaos::add_to(&tools) } else { Ok(tools) }

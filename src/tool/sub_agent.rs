@@ -320,7 +320,7 @@ impl<T: SubAgentTool> Tool for Delegation<T> {
 impl<T: SubAgentTool> Delegation<T> {
     async fn delegate(&self, args: Map<String, Value>, cx: ToolContext) -> ToolReply {
         if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
-            return refused(refusal);
+            return refused(&refusal);
         }
         let args = match cx.tools().entry(&self.spec.name) {
             Some(entry) if !self.tool.checks_arguments() => entry.fitting(args),
@@ -392,7 +392,7 @@ impl Delegated {
         };
         let entered = match parent.run().enter(spec) {
             Ok(entered) => entered,
-            Err(EnterError::Refused(refusal)) => return Err(refused(refusal)),
+            Err(EnterError::Refused(refusal)) => return Err(refused(&refusal)),
             // The run that calls is cancelled: nobody reads this.
             Err(EnterError::Cancelled(_)) => {
                 return Err(ToolReply::error("cancelled", "The run was cancelled."));
@@ -415,7 +415,7 @@ impl Delegated {
 }
 
 /// The refusal of the choke point, as the model reads it.
-pub(crate) fn refused(refusal: Refusal) -> ToolReply {
+pub(crate) fn refused(refusal: &Refusal) -> ToolReply {
     let value = refusal.to_value();
     ToolReply {
         for_person: value.get("message").and_then(Value::as_str).map(str::to_owned),

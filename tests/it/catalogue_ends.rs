@@ -202,4 +202,9 @@ async fn code_delegates_and_reports() {
     assert_eq!(answer(&played)["result"], json!(["deny", "deny"]), "{}", played.timeline());
     let system = played.model.of("one")[0].system.clone().unwrap();
     assert!(system.starts_with("You are a.\n\n"), "{system}");
+    // One way to end is told, not two.
+    assert!(
+        system.contains("call the tool `finish`") && !system.contains("answer in plain text"),
+        "{system}"
+    );
 }

@@ -283,5 +283,5 @@ fn files_of(directory: &Path) -> Result<Files, DefinitionError> {
 }
 
 #[cfg(test)]
-#[path = "catalogue_tests.rs"]
+#[path = "directories_tests.rs"]
 mod tests;
