@@ -110,7 +110,8 @@ fn definition(
     let name_line = front.line_of("name");
     let name = name.unwrap_or_else(|| stem.to_owned());
     if !is_name(&name) {
-        let message = format!("the name {name:?} cannot be one; {}", name_fix(&name));
+        let shown = crate::message::cap_text(&name, 100);
+        let message = format!("the name {shown:?} cannot be one; {}", name_fix(&name));
         return Err(fail(name_line, BadName, &message));
     }
     let max_steps = match front.whole_number(&["max_steps", "maxSteps", "maxTurns", "max_turns"])? {

@@ -289,8 +289,9 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
 pub(super) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     /// From 0 to 1: 0.6 takes two wrong letters in a name of five, or a part of a name that is left out.
     const LIKE: f64 = 0.6;
-    // Longer ones are no typing errors.
-    let name = name.get(..100).unwrap_or(name).to_lowercase();
+    /// What a model sends may be a whole text: so much of it is compared, in characters.
+    const LONGEST: usize = 100;
+    let name = name.chars().take(LONGEST).collect::<String>().to_lowercase();
     let likeness = |other: &&str| strsim::normalized_damerau_levenshtein(&name, &other.to_lowercase());
     let scored = names.map(|other| (likeness(&other), other)).filter(|(score, _)| *score >= LIKE);
     scored.max_by(|one, two| one.0.total_cmp(&two.0)).map(|(_, name)| name)

@@ -26,5 +26,6 @@ fn the_nearest_name_is_near() {
     let names = ["reviewer", "researcher"];
     assert_eq!(nearest("Reviwer", names.into_iter()), Some("reviewer"));
     assert_eq!(nearest("cook", names.into_iter()), None);
-    assert_eq!(nearest(&"é".repeat(90), names.into_iter()), None);
+    // Whatever a model sends: it is cut before it is compared.
+    assert_eq!(nearest(&"é".repeat(1_000_000), names.into_iter()), None);
 }

@@ -29,6 +29,7 @@ pub(super) fn read_schema(
         Value::Object(_) => (value.clone(), "output_schema".to_owned()),
         Value::String(name) => {
             let beside = beside(path, name).ok_or_else(|| {
+                let name = crate::message::cap_text(name, 100);
                 fail(format!("output_schema {name:?} does not lie beside the file; name a JSON file of the same directory or below it"))
             })?;
             *file = Some(SchemaFile { stamp: Stamp::of(&beside).ok(), path: beside.clone() });
