@@ -96,13 +96,14 @@ fn definition(
                 "it has no front matter; begin it with a line `---`, `description: what the agent is for`, and a line `---`"
             }
         };
-        return Err(fail(parts.unclosed, NoDescription, message));
+        return Err(fail(parts.unclosed.or(Some(1)), NoDescription, message));
     };
     let front = Front::read(yaml, parts.first_line, path)?;
     warnings.extend(front.unknown_keys());
     let description = front.text(&["description"])?.ok_or_else(|| {
         let message = "it has no description; add `description: what the agent is for` to its front matter";
-        fail(None, NoDescription, message)
+        let line = front.line_of("description").unwrap_or(parts.first_line - 1);
+        fail(Some(line), NoDescription, message)
     })?;
     let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let stem = file_name.strip_suffix(".md").unwrap_or(&file_name);
@@ -142,7 +143,7 @@ fn definition(
     let prompt = parts.body.trim();
     if prompt.is_empty() {
         let message = "it has no prompt; write below the front matter what the agent is to do";
-        return Err(fail(None, NoPrompt, message));
+        return Err(fail(Some(text.lines().count()), NoPrompt, message));
     }
     Ok(Definition {
         name: name.into(),

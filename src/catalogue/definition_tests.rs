@@ -60,17 +60,17 @@ fn c4_to_c8_what_is_missing_is_named_with_its_line() {
         let (kind, line, _) = error(text);
         (kind, line)
     };
-    assert_eq!(of("only text"), (NoDescription, None));
-    assert_eq!(of(""), (NoDescription, None));
+    assert_eq!(of("only text"), (NoDescription, Some(1)));
+    assert_eq!(of(""), (NoDescription, Some(1)));
     assert_eq!(of("\n---\ndescription: d\nnever closed"), (NoDescription, Some(2)));
-    assert_eq!(of("---\nname: x\n---\nbody"), (NoDescription, None));
-    assert_eq!(of("---\ndescription: ''\n---\nbody"), (NoDescription, None));
-    assert_eq!(of("---\ndescription: d\n---\n \n\t\n"), (NoPrompt, None));
+    assert_eq!(of("---\nname: x\n---\nbody"), (NoDescription, Some(1)));
+    assert_eq!(of("---\ndescription: ''\n---\nbody"), (NoDescription, Some(2)));
+    assert_eq!(of("---\ndescription: d\n---\n \n\t\n"), (NoPrompt, Some(5)));
     assert_eq!(of("---\ndescription: d\ntools: [a\n---\nbody").0, Yaml);
     assert_eq!(of("---\ndescription: d\nname: a\nname: b\n---\nbody"), (Yaml, Some(4)));
     assert_eq!(of("---\n- a\n- b\n---\nbody"), (Yaml, Some(2)));
     // Beside the original: `---x` opens no front matter.
-    assert_eq!(of("---x\ndescription: d\n---\nbody"), (NoDescription, None));
+    assert_eq!(of("---x\ndescription: d\n---\nbody"), (NoDescription, Some(1)));
     let (_, _, message) = error("---\nname: x\n");
     assert_eq!(message, "the front matter is not closed; put a line `---` below it");
 }

@@ -170,7 +170,7 @@ async fn broken_files_are_told_once() {
         })
         .collect();
     let expected = [
-        format!("{place}/bad.md: it has no prompt; write below the front matter what the agent is to do"),
+        format!("{place}/bad.md:3: it has no prompt; write below the front matter what the agent is to do"),
         format!("{place}/good.md:3: the key `colour` has no effect; did you mean `color`?"),
     ];
     assert_eq!((told, played.outcome), (expected.to_vec(), SubAgentOutcome::completed("done")));
