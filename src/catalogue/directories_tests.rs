@@ -174,9 +174,9 @@ fn a_schema_that_changes_counts_too() {
 
 #[test]
 fn the_places_are_in_their_order() {
-    let catalogue = Catalogue::standard(["/named"], Path::new("/work"));
+    let catalogue = Catalogue::standard(["/named"], Path::new("/project"));
     let directories: Vec<String> =
         catalogue.directories().iter().map(|path| path.display().to_string()).collect();
-    assert_eq!(directories[..3], ["/named", "/work/agents", "/work/.claude/agents"]);
+    assert_eq!(directories[..3], ["/named", "/project/agents", "/project/.claude/agents"]);
     assert!(directories[3..].iter().all(|path| path.ends_with("anabranch/agents")), "{directories:?}");
 }
