@@ -24,7 +24,7 @@ use crate::forward::RootRun;
 use crate::model::{ChatModel, OfflineModel, ProviderModel, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{Policy, Producer, Toolset, chaos};
+use crate::tool::{Policy, Producer, Toolset, chaos, shared};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -148,6 +148,7 @@ fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset>
     let tools = Detached::new().add_to(&tools)?;
     let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
     let tools = tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))?;
+    let tools = shared::add_to(&tools)?;
     if options.chaos { chaos::add_to(&tools) } else { Ok(tools) }
 }
 

@@ -12,6 +12,7 @@ mod policy;
 mod reply;
 mod runtime;
 mod schema;
+pub mod shared;
 mod sub_agent;
 #[cfg(test)]
 mod test_kit;

@@ -66,6 +66,9 @@ mod scripts;
 // Graphs that are gone on with from a log.
 mod graph_resume;
 
+// What the runs of one tree share under keys.
+mod shared_results;
+
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;
 
