@@ -98,6 +98,34 @@ pub enum ErrorKind {
         /// What the transport says.
         reason: String,
     },
+    /// A rule of a policy is malformed.
+    #[error("the rule {rule:?} is not usable: {reason}; a rule is [AGENT:]TOOL[(ARGUMENT=PATTERN;…)]")]
+    Rule {
+        /// As given.
+        rule: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A question that this root never asked.
+    #[error("no ask {ask} in this root")]
+    UnknownAsk {
+        /// The id asked for.
+        ask: String,
+    },
+    /// A question that is answered already, or over.
+    #[error("the ask {ask} is answered already, or its time or its run is over")]
+    AskAnswered {
+        /// Its id.
+        ask: String,
+    },
+    /// A reply that does not fit the question.
+    #[error("the ask {ask} cannot be answered like that: {reason}")]
+    AskReply {
+        /// Its id.
+        ask: String,
+        /// What would fit.
+        reason: String,
+    },
     /// No run of that id is live in this root.
     #[error("no live run {run} in this root")]
     UnknownRun {

@@ -1,6 +1,7 @@
 //! The host's door: a model with tools, run as the root of a tree.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use super::tool_loop::ToolLoop;
 use crate::context::{Root, RunSpec};
 use crate::forward::RootRun;
 use crate::model::ChatModel;
-use crate::tool::{AgentRuntime, Job, Policy, Producer, Toolset};
+use crate::tool::{AgentRuntime, Hooks, Job, Policy, Producer, Toolset};
 
 /// An agent that a host runs.
 ///
@@ -61,10 +62,25 @@ impl Agent {
         self
     }
 
-    /// What its tools and its children's may do. Default: read and delegate.
+    /// What its tools and its children's may do. Default: read and delegate, and change things where a
+    /// person says yes.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.job.runtime = Arc::new(AgentRuntime::clone(&self.job.runtime).with_policy(policy));
+        self
+    }
+
+    /// What looks at each call in its tree, and may change or stop it. Default nothing.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.job.runtime = Arc::new(AgentRuntime { hooks, ..AgentRuntime::clone(&self.job.runtime) });
+        self
+    }
+
+    /// How long a person who is asked has for an answer. Default [`crate::context::Question::DEADLINE`].
+    #[must_use]
+    pub fn ask_deadline(mut self, ask_deadline: Duration) -> Self {
+        self.job.runtime = Arc::new(AgentRuntime { ask_deadline, ..AgentRuntime::clone(&self.job.runtime) });
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::options::{duration, input, money, number, seed, task, tool_name};
+use super::options::{RuleList, duration, input, money, number, rules, seed, task};
 use crate::agent::script::ScriptLimits;
 use crate::budget::Limit;
 
@@ -167,13 +167,18 @@ pub(super) struct HostArgs {
     )]
     pub(super) output: RunOutput,
 
-    /// Allow tools that change the workspace, such as write_file and edit_file. Repeatable, or separated by commas.
-    #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = tool_name)]
-    pub(super) allow: Vec<String>,
+    /// Allow calls that are asked for otherwise, such as write_file and edit_file: a tool, or a rule such as
+    /// `write_file(path=docs/**)` or `reviewer:edit_file`. Repeatable, or separated by commas.
+    #[arg(long, value_name = "TOOL", value_parser = rules)]
+    pub(super) allow: Vec<RuleList>,
 
-    /// Deny tools. A denied call is answered with a refusal, and the run goes on. Repeatable, or separated by commas.
-    #[arg(long, value_name = "TOOL", value_delimiter = ',', value_parser = tool_name)]
-    pub(super) deny: Vec<String>,
+    /// Ask before these calls; where nobody can be asked they are denied. A rule that asks wins over one that allows.
+    #[arg(long, value_name = "TOOL", value_parser = rules)]
+    pub(super) ask: Vec<RuleList>,
+
+    /// Deny these calls. A denied call is answered with a refusal, and the run goes on. It wins over --allow and --ask.
+    #[arg(long, value_name = "TOOL", value_parser = rules)]
+    pub(super) deny: Vec<RuleList>,
 
     /// Add a set of tools: `chaos` has tools that sleep, hang, fail, panic and flood, for whoever tests an agent or a UI.
     #[arg(long, value_name = "SET", value_delimiter = ',')]

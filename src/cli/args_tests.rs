@@ -34,7 +34,7 @@ fn defaults() {
     assert_eq!((&*options.task, options.host.model), ("find it", ModelChoice::Offline));
     assert_eq!(options.host.workspace, Path::new(".").canonicalize().unwrap());
     assert_eq!((options.host.output, options.host.background), (RunOutput::Auto, BackgroundPolicy::Join));
-    assert!(options.schema.is_none() && options.host.allow.is_empty() && options.host.deny.is_empty());
+    assert!(options.schema.is_none() && options.host.rules.is_empty());
     assert!(!options.host.chaos && options.host.seed.is_none());
     let limits = options.host.limits;
     assert_eq!((limits.max_depth, limits.max_runs), (Limit::At(3), Limit::At(1000)));
@@ -55,7 +55,7 @@ fn every_option_is_taken() {
     let workspace = directory.path().display().to_string();
     let model = format!("script:{script}");
     let line = "--max-depth 0 --max-live 4 --max-runs unlimited --max-turns 9 --max-tool-calls 0 --timeout 1h30m \
-        --idle-timeout 0 --budget-tokens 5000 --budget-usd 0.5 --allow write_file,edit_file --allow x --deny grep \
+        --idle-timeout 0 --budget-tokens 5000 --budget-usd 0.5 --allow write_file,edit_file --allow x(path={a,b}) --ask y --deny grep \
         --seed 7 --tools chaos --background-policy cancel --output jsonl";
     let mut args: Vec<&str> = line.split_whitespace().collect();
     args.extend(["--schema", &schema, "--model", &model, "--workspace", &workspace, "do it"]);
@@ -67,10 +67,12 @@ fn every_option_is_taken() {
     );
     assert_eq!(options.host.workspace, directory.path().canonicalize().unwrap());
     assert_eq!(options.schema.unwrap()["required"][0], "n");
-    assert_eq!(options.host.allow, ["write_file", "edit_file", "x"]);
+    let rules: Vec<String> =
+        options.host.rules.iter().map(|(effect, rule)| format!("{effect:?} {rule}")).collect();
+    let expected = ["Allow write_file", "Allow edit_file", "Allow x(path={a,b})", "Ask y", "Deny grep"];
     assert_eq!(
-        (options.host.deny, options.host.chaos, options.host.seed),
-        (vec!["grep".to_owned()], true, Some(7))
+        (rules, options.host.chaos, options.host.seed),
+        (expected.map(str::to_owned).into(), true, Some(7))
     );
     assert_eq!((options.host.output, options.host.background), (RunOutput::Jsonl, BackgroundPolicy::Cancel));
     let limits = options.host.limits;
@@ -113,6 +115,8 @@ fn what_cannot_be_used_is_named_with_a_way_out() {
         (&["x", "--model", "script:no/such"], &["'--model'", "cannot read no/such"]),
         (&["x", "--model", "script:src"], &["'--model'", "it is a directory"]),
         (&["x", "--allow", "a,b", "--deny", "b"], &["'--deny'", "'b'", "one of them only"]),
+        (&["x", "--allow", "a", "--ask", "a"], &["'--ask'", "'a'", "in --allow"]),
+        (&["x", "--allow", "a(b"], &["--allow <TOOL>", "the `)` at its end is missing"]),
         (&["x", "--allow", "a,"], &["--allow <TOOL>", "no tool is named"]),
         (&["x", "--tools", "kaos"], &["--tools <SET>", "chaos"]),
         (&["x", "--output", "pdf"], &["--output <FORM>", "jsonl"]),

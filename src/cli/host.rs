@@ -24,7 +24,7 @@ use crate::forward::RootRun;
 use crate::model::{ChatModel, OfflineModel, ProviderModel, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{Policy, Producer, Toolset, chaos, shared};
+use crate::tool::{AskUser, Policy, Producer, Toolset, chaos, shared};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -92,12 +92,13 @@ impl Host {
             }
         };
         let tools = toolset(options, &sandbox).map_err(text)?;
-        let policy = Policy::default().allow(&options.allow).deny(&options.deny);
-        if let Some(unknown) = policy.names().find(|name| tools.get(name).is_none() && *name != EXECUTE_CODE)
-        {
-            let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+        let rules = options.rules.iter().cloned();
+        let policy = rules.fold(Policy::default(), |policy, (effect, rule)| policy.with(effect, rule));
+        let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+        if let Some(unknown) = policy.rules().find(|rule| !names.iter().any(|name| rule.speaks_of(name))) {
             return Err(format!(
-                "--allow/--deny: there is no tool {unknown:?}; the tools are: {}",
+                "--allow/--ask/--deny: there is no tool {:?}; the tools are: {}",
+                unknown.as_str(),
                 names.join(", ")
             ));
         }
@@ -145,6 +146,7 @@ fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
 fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
     let tools = Workspace::open(&options.workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
+    let tools = tools.with(AskUser::new())?;
     let tools = Detached::new().add_to(&tools)?;
     let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
     let tools = tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))?;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, SandboxKind, ToolSet};
 use crate::budget::Limit;
 use crate::model::ProviderName;
+use crate::tool::{Effect, Rule};
 
 /// What `run` is to do.
 #[derive(Debug)]
@@ -31,10 +32,8 @@ pub(crate) struct HostOptions {
     pub(crate) workspace: PathBuf,
     /// What to print.
     pub(crate) output: RunOutput,
-    /// Tools that may be called although they change something.
-    pub(crate) allow: Vec<String>,
-    /// Tools that may not be called. No tool is in both.
-    pub(crate) deny: Vec<String>,
+    /// Calls that are made without asking, that are asked for, and that are not made. No rule is in two of them.
+    pub(crate) rules: Vec<(Effect, Rule)>,
     /// Whether the fault tools are there.
     pub(crate) chaos: bool,
     /// Where code runs.
@@ -117,14 +116,6 @@ impl TryFrom<HostArgs> for HostOptions {
     type Error = UsageError;
 
     fn try_from(args: HostArgs) -> Result<Self, UsageError> {
-        if let Some(tool) = args.allow.iter().find(|tool| args.deny.contains(tool)) {
-            return Err(UsageError {
-                flag: "--deny",
-                value: tool.clone(),
-                what: "the same tool is in --allow".into(),
-                fix: "name it in one of them only".into(),
-            });
-        }
         if args.limits.max_live == Limit::At(0) {
             return Err(UsageError {
                 flag: "--max-live",
@@ -137,8 +128,7 @@ impl TryFrom<HostArgs> for HostOptions {
             model: model(&args.model, args.base_url)?,
             workspace: workspace(&args.workspace)?,
             output: args.output,
-            allow: args.allow,
-            deny: args.deny,
+            rules: policy_rules(args.allow, args.ask, args.deny)?,
             chaos: args.tools.contains(&ToolSet::Chaos),
             sandbox: args.sandbox,
             seed: args.seed,
@@ -146,6 +136,31 @@ impl TryFrom<HostArgs> for HostOptions {
             limits: args.limits,
         })
     }
+}
+
+fn policy_rules(
+    allow: Vec<RuleList>,
+    ask: Vec<RuleList>,
+    deny: Vec<RuleList>,
+) -> Result<Vec<(Effect, Rule)>, UsageError> {
+    let mut rules: Vec<(&str, Effect, Rule)> = Vec::new();
+    for (flag, effect, lists) in
+        [("--allow", Effect::Allow, allow), ("--ask", Effect::Ask, ask), ("--deny", Effect::Deny, deny)]
+    {
+        for rule in lists.into_iter().flat_map(|list| list.0) {
+            if let Some((other, ..)) = rules.iter().find(|(other, _, known)| *other != flag && *known == rule)
+            {
+                return Err(UsageError {
+                    flag,
+                    value: rule.to_string(),
+                    what: format!("the same is in {other}"),
+                    fix: "name it in one of them only".into(),
+                });
+            }
+            rules.push((flag, effect, rule));
+        }
+    }
+    Ok(rules.into_iter().map(|(_, effect, rule)| (effect, rule)).collect())
 }
 
 fn model(name: &str, base_url: Option<String>) -> Result<ModelChoice, UsageError> {
@@ -270,10 +285,24 @@ pub(super) fn duration(text: &str) -> Result<Limit<Duration>, String> {
     })
 }
 
-/// Reads the name of a tool.
-pub(super) fn tool_name(text: &str) -> Result<String, String> {
-    match text.trim() {
+/// Rules that stood in one argument.
+#[derive(Debug, Clone)]
+pub(super) struct RuleList(Vec<Rule>);
+
+/// Reads rules that are separated by commas; a comma between parentheses or braces belongs to its rule.
+pub(super) fn rules(text: &str) -> Result<RuleList, String> {
+    let mut depth = 0_i32;
+    let parts = text.split(|char| {
+        depth += match char {
+            '(' | '{' => 1,
+            ')' | '}' => -1,
+            _ => 0,
+        };
+        char == ',' && depth <= 0
+    });
+    let read = |part: &str| match part.trim() {
         "" => Err("no tool is named; give names separated by commas, without a comma at the end".into()),
-        name => Ok(name.to_owned()),
-    }
+        rule => rule.parse::<Rule>().map_err(|error| error.to_string()),
+    };
+    parts.map(read).collect::<Result<_, _>>().map(RuleList)
 }

@@ -60,6 +60,7 @@ impl Root {
 
     /// The root run has ended.
     pub(crate) fn end_extensions(&self) {
+        self.ask_table().end();
         self.extensions().end();
     }
 }

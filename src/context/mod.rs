@@ -1,7 +1,9 @@
 //! Who runs, where in the tree, and with which rights: the state that a tree shares, and the choke point through which every
 //! run comes into being.
 
+mod ask;
 mod extension;
+mod pause;
 mod record;
 mod relayed;
 mod root;
@@ -10,6 +12,7 @@ mod spec;
 mod waiting;
 mod work;
 
+pub use ask::{Answer, AnsweredBy, AskKind, AskStep, AskWatch, Decision, OpenAsk, Question, Reply};
 pub(crate) use record::{RunRecord, RunState, Told};
 pub use root::{BackgroundPolicy, Root, RootBuilder};
 pub use run::{GraceHold, RunContext, enter_subagent_depth};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
+use super::pause::PersonWaits;
 use super::relayed::Relayed;
 use super::root::Root;
 use super::work::Work;
@@ -35,6 +36,7 @@ pub(crate) struct RunRecord {
     grace_holds: AtomicUsize,
     next_call: AtomicU32,
     pub(crate) work: Work,
+    pub(crate) person_waits: PersonWaits,
 }
 
 /// The part of a run that its messages change.
@@ -123,6 +125,7 @@ impl RunRecord {
             grace_holds: AtomicUsize::new(0),
             next_call: AtomicU32::new(0),
             work: Work::default(),
+            person_waits: PersonWaits::default(),
         }
     }
 

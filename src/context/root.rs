@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::ask::Asks;
 use super::extension::Extensions;
 use super::record::RunRecord;
 use super::spec::{Birth, Entered, RunSpec};
@@ -40,6 +41,7 @@ struct Inner {
     /// All live runs by id, for whoever wants to cancel one or to wait for a subtree. Taken alone, for one step.
     live: Mutex<LiveRuns>,
     extensions: Extensions,
+    asks: Asks,
     /// Rung whenever a run ends.
     pub(crate) ended: Notify,
 }
@@ -150,6 +152,7 @@ impl RootBuilder {
             late: AtomicU64::new(0),
             live: Mutex::default(),
             extensions: Extensions::default(),
+            asks: Asks::default(),
             ended: Notify::new(),
         }))
     }
@@ -246,6 +249,10 @@ impl Root {
 
     pub(crate) fn token(&self) -> &CancelToken {
         &self.0.token
+    }
+
+    pub(super) fn ask_table(&self) -> &Asks {
+        &self.0.asks
     }
 
     pub(super) fn extensions(&self) -> &Extensions {

@@ -218,7 +218,7 @@ impl Forward {
             ready!(self.as_mut().poll_fair(cx));
             let this = self.as_mut().project();
             if *this.since_budget == 0
-                && let Some(limit) = this.timers.as_ref().and_then(|timers| timers.over())
+                && let Some(limit) = this.timers.as_ref().and_then(|timers| timers.over(&this.run.record))
             {
                 let end = out_of_time(&this.run.record, limit);
                 self.end(end);

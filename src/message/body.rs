@@ -345,13 +345,15 @@ bodies! {
     AskAnswered "ask_answered" {
         /// Which ask.
         request_id: String,
-        /// `allow`, `allow_for_run`, `deny` or `answer`.
+        /// `allow`, `allow_for_run`, `allow_for_root`, `deny` or `answer`.
         decision: String,
-        /// `user`, `policy`, `timeout` or `nobody`.
+        /// `user`, `policy`, `timeout`, `nobody` or `run_ended`.
         by: String,
         |
         /// The answer's text.
         text: String,
+        /// The arguments that a permitted call has instead of its own.
+        args: Value,
     }
 
     /// Something that a background run reports.

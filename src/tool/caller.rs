@@ -57,7 +57,7 @@ impl Announced {
     /// The call as it ends that is not made after all.
     #[must_use]
     pub fn unmade(self, reply: ToolReply) -> Made {
-        Made { call: self, invoked: Invoked { reply, panicked: None } }
+        Made { call: self, invoked: Invoked::of(reply) }
     }
 }
 

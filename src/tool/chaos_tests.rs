@@ -32,7 +32,7 @@ async fn error_panic_and_big_do_what_they_say() {
     let reply = bench().call("chaos_error", json!({"message": "boo"})).await.reply;
     assert_eq!(error_of(&reply), ("chaos_error", "boo"));
     let invoked = bench().call("chaos_panic", json!({})).await;
-    assert_eq!(invoked.panicked.as_deref(), Some("chaos_panic was called"));
+    assert_eq!(invoked.fatal, Some(crate::tool::Fatal::Panicked("chaos_panic was called".into())));
     let reply = bench().call("chaos_big", json!({"bytes": 1000})).await.reply;
     assert_eq!(reply.model_text().len(), 1000);
     for (tool, args) in

@@ -7,10 +7,13 @@ use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use super::context::ToolContext;
+use super::hooked::hooked;
+use super::policy::{Passed, forbidden, pass};
 use super::reply::ToolReply;
 use super::toolset::Entry;
 use super::traits::OnCancel;
 use crate::message::{cap_map, cap_text, cap_value};
+use crate::outcome::{FailureKind, SubAgentOutcome};
 use crate::stream::panic_text;
 
 /// How much of a name that is none is quoted, in bytes.
@@ -21,25 +24,67 @@ const QUOTED_BYTES: usize = 100;
 pub struct Invoked {
     /// The result.
     pub reply: ToolReply,
-    /// What the tool's panic said, if it panicked: then the run is to fail.
-    pub panicked: Option<String>,
+    /// Why the run of the call has to end with it, if it has to.
+    pub fatal: Option<Fatal>,
 }
 
-/// Calls the tool `name` of the context's toolset.
+/// What ends a run together with a call of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fatal {
+    /// The tool panicked, with this text.
+    Panicked(String),
+    /// A hook or a tool aborted the run, for this reason.
+    Aborted(String),
+}
+
+impl Fatal {
+    /// How the run ends whose call of `tool` this was.
+    #[must_use]
+    pub fn outcome(&self, tool: &str) -> SubAgentOutcome {
+        match self {
+            Self::Panicked(text) => {
+                SubAgentOutcome::failed(FailureKind::Panic, format!("the tool {tool} panicked: {text}"))
+            }
+            Self::Aborted(reason) => SubAgentOutcome::failed(
+                FailureKind::Refused,
+                format!("aborted at a call of {tool}: {reason}"),
+            ),
+        }
+    }
+}
+
+impl Invoked {
+    pub(super) fn of(mut reply: ToolReply) -> Self {
+        let fatal = reply.aborts_with.take().map(|reason| Fatal::Aborted(*reason));
+        Self { reply, fatal }
+    }
+}
+
+/// Calls the tool `name` of the context's toolset, as the hooks, the policy and whoever is asked let it.
 ///
 /// # Cancel safety
 ///
 /// Dropping it ends the call as [`super::OnCancel::Drop`] says.
 pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx: ToolContext) -> Invoked {
-    let tools = cx.tools().clone();
     let cap = cx.runtime().result_bytes;
-    let admitted = match tools.entry(name) {
-        Some(entry) => admit(entry, args, &cx).map(|args| (entry, args)),
-        None => Err(unknown(name, &cx)),
+    let invoked = match args {
+        Ok(args) if !cx.runtime().hooks.is_empty() => hooked(name, args, cx).await,
+        args => once(name, args, cx).await,
     };
-    let (entry, args) = match admitted {
-        Ok(admitted) => admitted,
-        Err(reply) => return Invoked { reply: capped(reply, cap), panicked: None },
+    Invoked { reply: capped(invoked.reply, cap), ..invoked }
+}
+
+/// The call itself, without hooks.
+pub(super) async fn once(
+    name: &str,
+    args: Result<Map<String, Value>, ToolReply>,
+    cx: ToolContext,
+) -> Invoked {
+    let tools = cx.tools().clone();
+    let Some(entry) = tools.entry(name) else { return Invoked::of(unknown(name, &cx)) };
+    let args = match admit(entry, args, &cx).await {
+        Ok(args) => args,
+        Err(reply) => return Invoked::of(reply),
     };
     let run = cx.run().clone();
     let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| run.hold_grace());
@@ -53,27 +98,34 @@ pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx:
     };
     drop(grace);
     match ended {
-        Ok(Ok(reply)) => Invoked { reply: capped(reply, cap), panicked: None },
+        Ok(Ok(reply)) => Invoked::of(reply),
         Ok(Err(panic)) => {
             let text = panic_text(&*panic);
             let reply = ToolReply::error("tool_panicked", format!("The tool {name} panicked: {text}"));
-            Invoked { reply: capped(reply, cap), panicked: Some(text) }
+            Invoked { reply, fatal: Some(Fatal::Panicked(text)) }
         }
-        Err(_) => {
-            let reply = ToolReply::error("cancelled", "the run was cancelled before this call ended");
-            Invoked { reply, panicked: None }
-        }
+        Err(_) => Invoked::of(ToolReply::error("cancelled", "the run was cancelled before this call ended")),
     }
 }
 
-fn admit(
+/// The arguments that the call is made with. What is forbidden is refused before its arguments are looked at; nobody is asked about
+/// a call that cannot be made.
+async fn admit(
     entry: &Arc<Entry>,
     args: Result<Map<String, Value>, ToolReply>,
     cx: &ToolContext,
 ) -> Result<Map<String, Value>, ToolReply> {
-    cx.runtime().policy.check(&*entry.tool)?;
-    let args = args?;
-    if entry.tool.checks_arguments() { Ok(args) } else { entry.fitting(args) }
+    let tool = &*entry.tool;
+    forbidden(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
+    let fitting = |args| if tool.checks_arguments() { Ok(args) } else { entry.fitting(args) };
+    let args = fitting(args?)?;
+    match pass(tool, &args, cx).await? {
+        Passed::AsIs => Ok(args),
+        Passed::With(args) => {
+            forbidden(tool, &args, cx)?;
+            fitting(args)
+        }
+    }
 }
 
 fn unknown(name: &str, cx: &ToolContext) -> ToolReply {

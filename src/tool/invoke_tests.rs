@@ -22,7 +22,7 @@ fn bench() -> Bench {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_fits_runs() {
     let invoked = bench().call("greet", json!({"name": "you", "times": 2})).await;
-    assert_eq!(invoked, Invoked { reply: ToolReply::ok("hello youyou"), panicked: None });
+    assert_eq!(invoked, Invoked { reply: ToolReply::ok("hello youyou"), fatal: None });
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn a_panic_is_told_and_reported() {
     let bench = Bench::new(Toolset::new().with(tool).unwrap());
     let invoked = bench.call("greet", json!({"name": "x", "times": 1})).await;
     assert_eq!(error_of(&invoked.reply), ("tool_panicked", "The tool greet panicked: out of cheese"));
-    assert_eq!(invoked.panicked.as_deref(), Some("out of cheese"));
+    assert_eq!(invoked.fatal, Some(Fatal::Panicked("out of cheese".into())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn a_panic_before_the_first_await_is_one_too() {
     }
     let bench = Bench::new(Toolset::new().with(tool_fn("greet", "Breaks.", early)).unwrap());
     let invoked = bench.call("greet", json!({"name": "x", "times": 1})).await;
-    assert_eq!(invoked.panicked.as_deref(), Some("early"));
+    assert_eq!(invoked.fatal, Some(Fatal::Panicked("early".into())));
 }
 
 #[tokio::test(start_paused = true)]

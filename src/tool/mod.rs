@@ -4,9 +4,11 @@
 //! parameters-to-run translation and its child's toolset ([`SubAgentTool`]). Everything else (validation, policy, caps, panics,
 //! depth, events) is provided.
 
+mod ask_user;
 mod caller;
 pub mod chaos;
 mod context;
+mod hooked;
 mod invoke;
 mod policy;
 mod reply;
@@ -22,17 +24,20 @@ mod typed;
 #[cfg(feature = "workspace")]
 pub mod workspace;
 
+pub use ask_user::AskUser;
 pub use caller::{Announced, Caller, Made, NewCall};
 pub use context::ToolContext;
-pub use invoke::{Invoked, invoke};
-pub use policy::Policy;
+pub use invoke::{Fatal, Invoked, invoke};
 #[cfg(feature = "codeact")]
 pub(crate) use policy::offered;
+pub use policy::{
+    After, Before, Decided, Effect, Hook, HookResult, HookedCall, Hooks, Policy, Redirect, Rule, Ruling,
+};
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};
 pub use schema::Schema;
 pub use sub_agent::{Delegated, SubAgentRun, SubAgentTool};
 pub use toolset::Toolset;
 pub(crate) use toolset::{MAX_NAME, is_tool_name};
-pub use traits::{Access, OnCancel, Tool};
+pub use traits::{Access, OnCancel, Risk, Tool};
 pub use typed::tool_fn;

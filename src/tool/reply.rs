@@ -13,13 +13,22 @@ pub struct ToolReply {
     pub is_error: bool,
     /// With one, the run of the call is done when the other calls of the turn are, and this is its result.
     pub finishes_with: Option<Box<Value>>,
+    /// With one, the run of the call ends as failed (`refused`), for this reason: something below it was aborted by a rule that nobody
+    /// is to work around.
+    pub aborts_with: Option<Box<String>>,
 }
 
 impl ToolReply {
     /// A successful answer.
     #[must_use]
     pub fn ok(for_model: impl Into<Value>) -> Self {
-        Self { for_model: for_model.into(), for_person: None, is_error: false, finishes_with: None }
+        Self {
+            for_model: for_model.into(),
+            for_person: None,
+            is_error: false,
+            finishes_with: None,
+            aborts_with: None,
+        }
     }
 
     /// A successful answer that ends the run with this result.
@@ -38,7 +47,16 @@ impl ToolReply {
             for_model: json!({ "error": code, "message": message }),
             is_error: true,
             finishes_with: None,
+            aborts_with: None,
         }
+    }
+
+    /// A failure that ends the run.
+    #[must_use]
+    pub fn aborting(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        let text = format!("The run was aborted by a rule of its host. {reason}");
+        Self { aborts_with: Some(Box::new(reason)), ..Self::error("aborted", text) }
     }
 
     /// Adds keys to an error's object (the codes that the originals send along, such as `query`).

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::policy::Policy;
+use super::policy::{Hooks, Policy};
 use super::toolset::Toolset;
-use crate::context::RunContext;
+use crate::context::{Question, RunContext};
 use crate::model::ChatModel;
 use crate::stream::SubAgentStream;
 
@@ -20,6 +21,10 @@ pub struct AgentRuntime {
     pub producer: Arc<dyn Producer>,
     /// What tools may do.
     pub policy: Policy,
+    /// What looks at each call, and may change or stop it.
+    pub hooks: Hooks,
+    /// How long a person has for an answer. Default [`Question::DEADLINE`].
+    pub ask_deadline: Duration,
     /// The cap of one tool result, in bytes; the same at each depth.
     pub result_bytes: usize,
 }
@@ -32,7 +37,14 @@ impl AgentRuntime {
     /// A runtime with the default policy and cap.
     #[must_use]
     pub fn new(model: Arc<dyn ChatModel>, producer: Arc<dyn Producer>) -> Self {
-        Self { model, producer, policy: Policy::default(), result_bytes: Self::RESULT_BYTES }
+        Self {
+            model,
+            producer,
+            policy: Policy::default(),
+            hooks: Hooks::new(),
+            ask_deadline: Question::DEADLINE,
+            result_bytes: Self::RESULT_BYTES,
+        }
     }
 
     /// With this policy.

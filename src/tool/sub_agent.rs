@@ -296,6 +296,7 @@ impl<T: SubAgentTool> Delegation<T> {
             for_model: value,
             is_error: true,
             finishes_with: None,
+            aborts_with: None,
         };
         if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
             return refused(refusal.to_value());

@@ -195,5 +195,5 @@ async fn ax13_a_child_that_cannot_be_built_is_a_failed_child() {
     // Before the child exists, a panic is the tool's.
     let tool = Asks { broken: "run", ..asks(None) };
     let invoked = bench(tool).call("ask", json!({"topic": "x"})).await;
-    assert_eq!(invoked.panicked.as_deref(), Some("broken run"));
+    assert_eq!(invoked.fatal, Some(crate::tool::Fatal::Panicked("broken run".into())));
 }

@@ -28,6 +28,16 @@ pub trait Tool: Send + Sync + 'static {
         Access::Read
     }
 
+    /// How much a call with these arguments may harm; a policy goes by it, and a person who is asked sees it. Default: what changes
+    /// something is medium, the rest low.
+    fn risk(&self, args: &Map<String, Value>) -> Risk {
+        let _ = args;
+        match self.access() {
+            Access::Read | Access::Spawn => Risk::Low,
+            Access::Write => Risk::Medium,
+        }
+    }
+
     /// What happens to a running call when its run is cancelled. Default: its future is dropped.
     fn on_cancel(&self) -> OnCancel {
         OnCancel::Drop
@@ -35,6 +45,11 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Whether the tool checks its arguments itself, with codes of its own. Default: they are held against the schema first.
     fn checks_arguments(&self) -> bool {
+        false
+    }
+
+    /// Whether it is of no use without a person who watches: then it is only offered where one does. Default no.
+    fn needs_person(&self) -> bool {
         false
     }
 
@@ -59,6 +74,29 @@ pub enum Access {
     Write,
     /// It starts a run, whose own tools are checked one by one.
     Spawn,
+}
+
+/// How much a call may harm. Exhaustive on purpose: a policy has to decide on each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Risk {
+    /// Nothing is changed, or only what a run made for itself.
+    Low,
+    /// Something is changed that a person may want to know of.
+    Medium,
+    /// Something is changed that cannot be undone easily.
+    High,
+}
+
+impl Risk {
+    /// The word for it on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
 }
 
 /// What happens to a running call when its run is cancelled.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::id::ToolCallId;
-use crate::message::{Chunk, Extra, MessageBody, Timestamp, ToolResultUpdate};
+use crate::message::{AskAnswered, Chunk, Extra, MessageBody, Timestamp, ToolResultUpdate};
 use crate::outcome::Usage;
 
 /// What one run has open, and its counters.
@@ -21,6 +21,8 @@ pub(crate) struct RunWatch {
     next_call_index: u32,
     text_open: bool,
     thinking_open: bool,
+    /// In the order in which they were asked.
+    open_asks: Vec<String>,
     pub(crate) turns: u64,
     pub(crate) tool_calls: u64,
     /// What the finished turns used.
@@ -76,6 +78,8 @@ impl RunWatch {
                 self.turns += 1;
                 self.usage.add(&turn.usage);
             }
+            MessageBody::Ask(ask) => self.open_asks.push(ask.request_id.clone()),
+            MessageBody::AskAnswered(answer) => self.open_asks.retain(|open| *open != answer.request_id),
             MessageBody::RunStarted(_)
             | MessageBody::RunFinished(_)
             | MessageBody::TaskUpdate(_)
@@ -85,8 +89,6 @@ impl RunWatch {
             | MessageBody::TodoUpdate(_)
             | MessageBody::Retrying(_)
             | MessageBody::Queued(_)
-            | MessageBody::Ask(_)
-            | MessageBody::AskAnswered(_)
             | MessageBody::Alert(_)
             | MessageBody::ErrorNotice(_)
             | MessageBody::Other(_) => {}
@@ -94,9 +96,12 @@ impl RunWatch {
         Ok(())
     }
 
-    /// The messages that close what is open: results for open calls in their order, then the ends of open texts.
+    /// The messages that close what is open: answers to open asks, results for open calls in their order, then the ends of open texts.
     pub(crate) fn close(&mut self, code: &str, message: &str, now: Timestamp) -> Vec<MessageBody> {
         let mut closing: Vec<MessageBody> = Vec::new();
+        for request_id in std::mem::take(&mut self.open_asks) {
+            closing.push(unanswered(request_id));
+        }
         self.open_labels.clear();
         for (index, call) in std::mem::take(&mut self.open_calls) {
             let result =
@@ -131,6 +136,19 @@ impl RunWatch {
     pub(crate) fn has_open_text(&self) -> bool {
         self.text_open || self.thinking_open
     }
+}
+
+/// What an ask comes to whose run ends.
+fn unanswered(request_id: String) -> MessageBody {
+    AskAnswered {
+        request_id,
+        decision: "deny".to_owned(),
+        by: "run_ended".to_owned(),
+        text: None,
+        args: None,
+        extra: Extra::default(),
+    }
+    .into()
 }
 
 fn result_update(

@@ -14,7 +14,7 @@ use crate::agent::sandbox::{
     Ask, Bridge, GuestLimits, Hands, HostError, Played, Program, Sandbox, Surface, read_json,
 };
 use crate::model::ToolSpec;
-use crate::tool::{OnCancel, Schema, Tool, ToolContext, ToolReply, Toolset};
+use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
 
 /// The tool's name.
 pub const EXECUTE_CODE: &str = "execute_code";
@@ -92,6 +92,9 @@ impl ExecuteCode {
             wall: self.limits.wall,
         };
         let played = bridge.play(self.sandbox.start(program), &hands).await;
+        if let Some(reason) = &played.aborted {
+            return ToolReply::aborting(reason.clone());
+        }
         let finished = hands.finished.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.observe(code, &played, finished)
     }
@@ -176,6 +179,11 @@ impl Tool for ExecuteCode {
         false
     }
 
+    /// As the model says.
+    fn risk(&self, args: &Map<String, Value>) -> Risk {
+        if args.get("risk").and_then(Value::as_str) == Some("high") { Risk::High } else { Risk::Low }
+    }
+
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         let title =
             args.get("title").and_then(Value::as_str).map(str::trim).filter(|title| !title.is_empty());
@@ -186,7 +194,13 @@ impl Tool for ExecuteCode {
 fn reply(observation: &Observation<'_>) -> ToolReply {
     let (value, is_ok) = observation.to_value();
     let shown = value.get("error").and_then(Value::as_str).map(str::to_owned);
-    ToolReply { for_model: value, for_person: shown, is_error: !is_ok, finishes_with: None }
+    ToolReply {
+        for_model: value,
+        for_person: shown,
+        is_error: !is_ok,
+        finishes_with: None,
+        aborts_with: None,
+    }
 }
 
 fn parameters() -> Value {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent::search::RunSearch;
 use crate::model::ToolSpec;
-use crate::tool::{Policy, Producer, SubAgentRun, SubAgentTool, Toolset};
+use crate::tool::{Effect, Policy, Producer, SubAgentRun, SubAgentTool, Toolset};
 
 /// An agent that a node can be: how a prompt becomes a run, and which tools that run has.
 ///
@@ -129,7 +129,10 @@ impl NodeCatalogue {
     /// The catalogue of a run with these tools.
     #[must_use]
     pub fn new(tools: &Toolset, policy: &Policy) -> Self {
-        let tools = tools.inheritable().without_spawning().filter(|tool| policy.check(tool).is_ok());
+        let tools = tools
+            .inheritable()
+            .without_spawning()
+            .filter(|tool| policy.at_best(tool, &tool.spec().name) == Effect::Allow);
         let mut agents = vec![AgentKind::ordinary(), AgentKind::search()];
         agents.retain(|agent| &*agent.name != "search" || !agent.child_tools(&tools).is_empty());
         Self { agents, tools: tools.specs().to_vec() }

@@ -126,15 +126,13 @@ impl NodeRun {
                 SubAgentStream::generate(|emit| async move {
                     let caller = Caller::new(cx, emit, tools, runtime);
                     let args = Arc::new(args);
+                    let tool = Arc::clone(&name);
                     let call = NewCall { id: None, name, args: Arc::clone(&args), message: None, via: None };
                     let call = caller.announce(call).await;
                     let made = caller.make(call, Ok(Arc::unwrap_or_clone(args))).await;
                     let made = caller.answer(made).await;
-                    if let Some(panic) = made.panicked {
-                        return SubAgentOutcome::failed(
-                            FailureKind::Panic,
-                            format!("the tool panicked: {panic}"),
-                        );
+                    if let Some(fatal) = made.fatal {
+                        return fatal.outcome(&tool);
                     }
                     if !made.reply.is_error {
                         return SubAgentOutcome::completed(made.reply.for_model);

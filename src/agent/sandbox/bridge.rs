@@ -18,7 +18,7 @@ use super::encode::read_json;
 use super::guest::MAX_PENDING;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
 use crate::message::{MessageBody, Severity, cap_text};
-use crate::tool::{Announced, Caller, MAX_NAME, Made, NewCall, ToolReply};
+use crate::tool::{Announced, Caller, Fatal, MAX_NAME, Made, NewCall, ToolReply};
 
 /// How long a program that is told to end may take, before it is left to itself: half of the second that a program may take
 /// longer than its time.
@@ -34,7 +34,7 @@ pub(crate) struct Bridge<'a> {
     pub(crate) label: &'a str,
     /// How many tools it may call.
     pub(crate) max_calls: u32,
-    /// How long it may run.
+    /// How long it may run; waiting for a person does not count.
     pub(crate) wall: Duration,
 }
 
@@ -55,6 +55,8 @@ pub(crate) struct Played {
     pub(crate) calls: u32,
     /// With one, a tool that it called ends the run.
     pub(crate) finishes_with: Option<Box<Value>>,
+    /// Why the run is to end as failed, if a rule of the host wants it.
+    pub(crate) aborted: Option<String>,
 }
 
 /// A call that is under way.
@@ -139,10 +141,11 @@ impl Bridge<'_> {
                 logs: Vec::new(),
                 calls: 0,
                 finishes_with: None,
+                aborted: None,
             },
         };
         let why = self.play_on(&mut play, hands).await;
-        if why == Some(GuestErrorKind::Cancelled) {
+        if why == Some(GuestErrorKind::Cancelled) && play.played.aborted.is_none() {
             // What is under way sees the same token and ends by itself, with whatever grace it has. What it came to is told.
             while let Some(done) = play.running.next().await {
                 self.finish(done, &mut play).await;
@@ -170,7 +173,7 @@ impl Bridge<'_> {
     /// Until the program has ended, or the reason why it is to.
     async fn play_on<'b>(&'b self, play: &mut Play<'b>, hands: &'b dyn Hands) -> Option<GuestErrorKind> {
         let mut cancelled = std::pin::pin!(self.caller.run().token().wait());
-        let mut late = std::pin::pin!(tokio::time::sleep(self.wall));
+        let mut late = std::pin::pin!(self.caller.run().time_of_work(self.wall));
         let mut is_patient = true;
         let mut turn = 0_u32;
         loop {
@@ -221,6 +224,9 @@ impl Bridge<'_> {
                     // All that is done by now, so that the program hears it at once.
                     while let Some(Some(done)) = play.running.next().now_or_never() {
                         replies.push(self.finish(done, play).await);
+                    }
+                    if play.played.aborted.is_some() {
+                        return Some(GuestErrorKind::Cancelled);
                     }
                     for reply in replies {
                         play.reply(reply);
@@ -290,8 +296,12 @@ impl Bridge<'_> {
                 play.open.remove(&made.index());
                 let name = Arc::clone(made.name());
                 let invoked = self.caller.answer(made).await;
-                if let Some(panic) = invoked.panicked {
-                    std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {panic}")));
+                match invoked.fatal {
+                    Some(Fatal::Panicked(text)) => {
+                        std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
+                    }
+                    Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
+                    None => {}
                 }
                 if invoked.reply.finishes_with.is_some() {
                     play.played.finishes_with = invoked.reply.finishes_with;

@@ -1,7 +1,7 @@
 //! One JavaScript runtime, stepped: it runs until the program waits or has ended, and then gives its thread back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rquickjs::context::EvalOptions;
@@ -19,14 +19,37 @@ use super::surface::{imported, wrap};
 #[derive(Debug)]
 pub(super) struct Stop {
     is_cancelled: AtomicBool,
-    /// None: later than the clock can say.
-    deadline: Option<Instant>,
+    start: Instant,
+    /// How long it may compute. How long it may take is its host's to say, who knows what it waits for.
+    wall: Duration,
+    /// How long it has computed, in nanoseconds; of the step under way it does not know.
+    computed: AtomicU64,
+    /// The end of the step under way, in nanoseconds since the start.
+    until: AtomicU64,
 }
 
 impl Stop {
-    /// Not before `wall` from now.
+    /// When it has computed for `wall`.
     pub(super) fn after(wall: Duration) -> Self {
-        Self { is_cancelled: AtomicBool::new(false), deadline: Instant::now().checked_add(wall) }
+        let until = AtomicU64::new(u64::MAX);
+        let (is_cancelled, computed) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { is_cancelled, start: Instant::now(), wall, computed, until }
+    }
+
+    fn elapsed(&self) -> u64 {
+        nanos(self.start.elapsed())
+    }
+
+    /// Counts the time of one step. There is one at a time.
+    fn during<T>(&self, step: impl FnOnce() -> T) -> T {
+        let (begin, computed) = (self.elapsed(), self.computed.load(Ordering::Relaxed));
+        let left = nanos(self.wall).saturating_sub(computed);
+        self.until.store(begin.saturating_add(left), Ordering::Release);
+        let output = step();
+        let took = self.elapsed().saturating_sub(begin);
+        self.computed.store(computed.saturating_add(took), Ordering::Relaxed);
+        self.until.store(u64::MAX, Ordering::Release);
+        output
     }
 
     pub(super) fn cancel(&self) {
@@ -38,8 +61,12 @@ impl Stop {
         if self.is_cancelled.load(Ordering::Acquire) {
             return Some(GuestErrorKind::Cancelled);
         }
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline).then_some(GuestErrorKind::TimedOut)
+        (self.elapsed() >= self.until.load(Ordering::Acquire)).then_some(GuestErrorKind::TimedOut)
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A program in its runtime. A runtime of its own for each: nothing survives it.
@@ -91,6 +118,11 @@ impl Engine {
 
     /// Runs until the program waits or has ended. After the end there is no step.
     pub(super) fn step(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
+        let stop = Arc::clone(&self.stop);
+        stop.during(|| self.step_on(replies))
+    }
+
+    fn step_on(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
         let context = self.context.clone();
         self.answered += replies.len() as u64;
         let result = context.with(|ctx| {

@@ -185,6 +185,12 @@ fn outcome(played: &Played, schema: Option<&Schema>) -> SubAgentOutcome {
     if let Some(result) = &played.finishes_with {
         return SubAgentOutcome::completed(Value::clone(result));
     }
+    if let Some(reason) = &played.aborted {
+        return SubAgentOutcome::failed(
+            FailureKind::Refused,
+            format!("aborted at a call of the script: {reason}"),
+        );
+    }
     let Ended { result, .. } = &played.ended;
     let error = match result {
         Ok(text) => {

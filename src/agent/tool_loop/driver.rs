@@ -289,9 +289,8 @@ impl Driver {
             let name = Arc::clone(made.name());
             // Said before any other call goes on: it follows what the call itself said.
             let invoked = caller.answer(made).await;
-            if let Some(panic) = invoked.panicked {
-                let text = format!("the tool {name} panicked: {panic}");
-                return Err(SubAgentOutcome::failed(FailureKind::Panic, text));
+            if let Some(fatal) = invoked.fatal {
+                return Err(fatal.outcome(&name));
             }
             if let Some(result) = results.get_mut(place) {
                 *result = Some(invoked.reply);

@@ -1,0 +1,188 @@
+//! What tools may do, decided before a call begins.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::rule::{Fits, Rule};
+use crate::tool::traits::{Access, Risk, Tool};
+
+/// What is to happen with a call, in order of strictness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// It is made.
+    Allow,
+    /// A person is asked, and decides. Where nobody is there it is not made.
+    Ask,
+    /// It is not made.
+    Deny,
+}
+
+/// Rules on calls: allow, ask or deny by tool, by argument and by agent.
+///
+/// A rule that denies wins over one that asks, and that over one that allows. Without a word on a call, reading and delegating
+/// are allowed, and what changes something or says of itself that its risk is high is asked for.
+///
+/// A child has its parent's policy, or one that is [narrowed](Policy::narrowed_by): it can only do what its parent could.
+///
+/// # Examples
+///
+/// ```
+/// use anabranch::tool::{Effect, Policy};
+///
+/// let policy = Policy::default()
+///     .allow(["edit_file"])
+///     .with(Effect::Allow, "write_file(path=docs/**)".parse()?)
+///     .with(Effect::Deny, "*(path=**/.env)".parse()?);
+/// # let _ = policy;
+/// # Ok::<(), anabranch::error::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// Each has to allow.
+    layers: Arc<[Layer]>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Layer {
+    rules: Vec<(Effect, Rule)>,
+    /// Whether a call of which no rule speaks is asked for if it changes something.
+    is_careful: bool,
+}
+
+/// What a policy says of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ruling {
+    /// What is to happen.
+    pub effect: Effect,
+    /// The rule that says so; none where no rule speaks of the call.
+    pub rule: Option<Rule>,
+}
+
+/// A call that a policy is held against.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) tool: &'a dyn Tool,
+    pub(crate) args: &'a Map<String, Value>,
+    pub(crate) agent: &'a str,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { layers: Arc::new([Layer { rules: Vec::new(), is_careful: true }]) }
+    }
+}
+
+impl Policy {
+    /// Allows whatever no rule speaks of: the beginning of a policy that only narrows another.
+    #[must_use]
+    pub fn open() -> Self {
+        Self { layers: Arc::new([Layer { rules: Vec::new(), is_careful: false }]) }
+    }
+
+    /// Allows all calls of these tools, also if they change something.
+    #[must_use]
+    pub fn allow<S: Into<String>>(self, tools: impl IntoIterator<Item = S>) -> Self {
+        self.with_each(Effect::Allow, tools)
+    }
+
+    /// Asks a person before each call of these tools.
+    #[must_use]
+    pub fn ask<S: Into<String>>(self, tools: impl IntoIterator<Item = S>) -> Self {
+        self.with_each(Effect::Ask, tools)
+    }
+
+    /// Denies these tools.
+    #[must_use]
+    pub fn deny<S: Into<String>>(self, tools: impl IntoIterator<Item = S>) -> Self {
+        self.with_each(Effect::Deny, tools)
+    }
+
+    fn with_each<S: Into<String>>(self, effect: Effect, tools: impl IntoIterator<Item = S>) -> Self {
+        tools.into_iter().fold(self, |policy, tool| policy.with(effect, Rule::tool(tool)))
+    }
+
+    /// With one more rule.
+    #[must_use]
+    pub fn with(self, effect: Effect, rule: Rule) -> Self {
+        let mut layers = self.layers.to_vec();
+        if let Some(last) = layers.last_mut() {
+            last.rules.push((effect, rule));
+        }
+        Self { layers: layers.into() }
+    }
+
+    /// This and the other: what both allow is allowed, what one denies is denied, else it is asked for.
+    #[must_use]
+    pub fn narrowed_by(&self, other: &Self) -> Self {
+        Self { layers: self.layers.iter().chain(&*other.layers).cloned().collect() }
+    }
+
+    /// The rules: a host checks them for tools that it does not have.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.layers.iter().flat_map(|layer| &layer.rules).map(|(_, rule)| rule)
+    }
+
+    /// What is to happen with a call.
+    #[must_use]
+    pub fn rule_on(&self, tool: &dyn Tool, args: &Map<String, Value>, agent: &str) -> Ruling {
+        self.ruling(Subject { tool, args, agent })
+    }
+
+    pub(crate) fn ruling(&self, call: Subject<'_>) -> Ruling {
+        let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
+        let rulings = self.layers.iter().map(|layer| layer.ruling(call));
+        rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None })
+    }
+
+    /// The least that can be said of calls whose arguments are not known yet.
+    pub(crate) fn at_best(&self, tool: &dyn Tool, agent: &str) -> Effect {
+        let layers = self.layers.iter().map(|layer| layer.at_best(tool, agent));
+        layers.max().unwrap_or(Effect::Deny)
+    }
+}
+
+impl Layer {
+    fn ruling(&self, call: Subject<'_>) -> Ruling {
+        let name = call.tool.spec().name.as_str();
+        let speaks = |effect: Effect, rule: &Rule| {
+            rule.speaks_of_calls_by(call.agent, name)
+                && match rule.fits(call.args) {
+                    Fits::Surely => true,
+                    Fits::Perhaps => effect > Effect::Allow,
+                    Fits::No => false,
+                }
+        };
+        let speaking = self.rules.iter().filter(|(effect, rule)| speaks(*effect, rule));
+        match speaking.max_by_key(|(effect, _)| *effect) {
+            Some((effect, rule)) => Ruling { effect: *effect, rule: Some(rule.clone()) },
+            None => {
+                Ruling { effect: self.default(call.tool.access(), call.tool.risk(call.args)), rule: None }
+            }
+        }
+    }
+
+    fn at_best(&self, tool: &dyn Tool, agent: &str) -> Effect {
+        let name = tool.spec().name.as_str();
+        let speaking = || self.rules.iter().filter(|(_, rule)| rule.speaks_of_calls_by(agent, name));
+        let whole = speaking().filter(|(_, rule)| rule.is_about_all_arguments());
+        let for_all = whole.map(|(effect, _)| *effect).max();
+        // What holds of all calls cannot become better by what holds of some.
+        if let Some(effect) = for_all.filter(|effect| *effect > Effect::Allow) {
+            return effect;
+        }
+        let may_be_allowed = for_all.is_some() || speaking().any(|(effect, _)| *effect == Effect::Allow);
+        if may_be_allowed { Effect::Allow } else { self.default(tool.access(), Risk::Low) }
+    }
+
+    fn default(&self, access: Access, risk: Risk) -> Effect {
+        match (self.is_careful, access, risk) {
+            (false, ..) | (true, Access::Read | Access::Spawn, Risk::Low | Risk::Medium) => Effect::Allow,
+            (true, Access::Write, _) | (true, Access::Read | Access::Spawn, Risk::High) => Effect::Ask,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

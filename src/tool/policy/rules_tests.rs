@@ -1,0 +1,113 @@
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::*;
+use crate::model::ToolSpec;
+use crate::tool::{ToolContext, ToolReply};
+
+struct Does(ToolSpec, Access, Risk);
+
+fn does(access: Access) -> Does {
+    let spec = ToolSpec { name: "it".into(), description: "Does it.".into(), parameters: json!({}) };
+    Does(spec, access, if access == Access::Write { Risk::Medium } else { Risk::Low })
+}
+
+impl Tool for Does {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn access(&self) -> Access {
+        self.1
+    }
+
+    fn risk(&self, _: &Map<String, Value>) -> Risk {
+        self.2
+    }
+
+    fn call<'a>(&'a self, _: Map<String, Value>, _: ToolContext) -> BoxFuture<'a, ToolReply> {
+        Box::pin(std::future::ready(ToolReply::ok("done")))
+    }
+}
+
+fn effect(policy: &Policy, tool: &Does, args: &Value) -> Effect {
+    policy.rule_on(tool, args.as_object().unwrap(), "agent").effect
+}
+
+fn with(policy: Policy, effect: Effect, rule: &str) -> Policy {
+    policy.with(effect, rule.parse().unwrap())
+}
+
+const ALL: [Access; 3] = [Access::Read, Access::Write, Access::Spawn];
+
+#[test]
+fn without_a_word_what_changes_something_or_is_risky_is_asked_for() {
+    let policy = Policy::default();
+    let effects = ALL.map(|access| effect(&policy, &does(access), &json!({})));
+    assert_eq!(effects, [Effect::Allow, Effect::Ask, Effect::Allow]);
+    let risky = ALL.map(|access| effect(&policy, &Does(does(access).0, access, Risk::High), &json!({})));
+    assert_eq!(risky, [Effect::Ask; 3]);
+    let open =
+        ALL.map(|access| effect(&Policy::open(), &Does(does(access).0, access, Risk::High), &json!({})));
+    assert_eq!(open, [Effect::Allow; 3]);
+}
+
+#[test]
+fn a_denial_wins_over_an_ask_and_that_over_a_permission() {
+    let tool = does(Access::Read);
+    let policy = Policy::default().allow(["it"]);
+    assert_eq!(effect(&policy, &does(Access::Write), &json!({})), Effect::Allow);
+    let policy = policy.ask(["it"]);
+    assert_eq!(effect(&policy, &tool, &json!({})), Effect::Ask);
+    let policy = policy.deny(["it", "that"]).allow(["it"]);
+    assert_eq!(effect(&policy, &tool, &json!({})), Effect::Deny);
+    let rules: Vec<&str> = policy.rules().map(Rule::as_str).collect();
+    assert_eq!(rules, ["it", "it", "it", "that", "it"]);
+}
+
+#[test]
+fn rules_on_arguments_cannot_be_walked_around() {
+    let tool = does(Access::Write);
+    let policy = with(Policy::default(), Effect::Allow, "it(path=docs/**)");
+    let policy = with(policy, Effect::Deny, "it(path=**/.env)");
+    for (path, expected) in [
+        ("docs/a.md", Effect::Allow),
+        ("src/a.rs", Effect::Ask),
+        // Permitted only if both readings are.
+        ("docs/../src/a.rs", Effect::Ask),
+        ("docs/./a.md", Effect::Allow),
+        // Forbidden if either is.
+        ("docs/.env", Effect::Deny),
+        ("docs/x/../.env", Effect::Deny),
+    ] {
+        assert_eq!(effect(&policy, &tool, &json!({ "path": path })), expected, "{path}");
+    }
+    assert_eq!(effect(&policy, &tool, &json!({})), Effect::Ask);
+}
+
+#[test]
+fn a_policy_only_narrows() {
+    let tool = does(Access::Write);
+    let parent = Policy::default().allow(["it"]);
+    let same = parent.narrowed_by(&Policy::open());
+    assert_eq!(effect(&same, &tool, &json!({})), Effect::Allow);
+    let child = parent.narrowed_by(&with(Policy::open(), Effect::Deny, "agent:it"));
+    assert_eq!(effect(&child, &tool, &json!({})), Effect::Deny);
+    // What a child's policy allows does not count against its parent's.
+    let child = Policy::default().deny(["it"]).narrowed_by(&Policy::open().allow(["it"]));
+    assert_eq!(effect(&child, &tool, &json!({})), Effect::Deny);
+}
+
+#[test]
+fn a_tool_is_offered_if_some_call_of_it_may_be_made() {
+    let (read, write) = (does(Access::Read), does(Access::Write));
+    let best = |policy: &Policy, tool: &Does| policy.at_best(tool, "agent");
+    assert_eq!(best(&Policy::default(), &read), Effect::Allow);
+    assert_eq!(best(&Policy::default(), &write), Effect::Ask);
+    assert_eq!(best(&with(Policy::default(), Effect::Allow, "it(path=docs/**)"), &write), Effect::Allow);
+    assert_eq!(best(&with(Policy::default(), Effect::Deny, "it(path=docs/**)"), &read), Effect::Allow);
+    assert_eq!(best(&Policy::default().deny(["it"]), &read), Effect::Deny);
+    assert_eq!(best(&with(Policy::default(), Effect::Deny, "other:it"), &read), Effect::Allow);
+    let narrowed = Policy::default().allow(["it"]).narrowed_by(&Policy::open().ask(["it"]));
+    assert_eq!(best(&narrowed, &write), Effect::Ask);
+}
