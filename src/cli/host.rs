@@ -67,7 +67,7 @@ impl Host {
             }
         };
         let panics = Panics::watch(matches!(display, Display::LiveOnStderr | Display::LiveOnStdout));
-        let work = go(root(options), start, display, streams, &panics);
+        let work = go(root(options), start, Shows { display, streams, asks: options.asks }, &panics);
         let status = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         panics.tell(&mut io::stderr());
         let status = status.unwrap_or_else(|_| {
@@ -182,15 +182,22 @@ fn root(options: &HostOptions) -> RootBuilder {
     }
 }
 
+/// How a run is shown.
+struct Shows {
+    display: Display,
+    streams: Streams,
+    asks: bool,
+}
+
 async fn go(
     root: RootBuilder,
     start: impl FnOnce(&Root) -> RootRun,
-    display: Display,
-    streams: Streams,
+    shows: Shows,
     panics: &Panics,
 ) -> ExitStatus {
+    let Shows { display, streams, asks } = shows;
     let mut err = io::stderr();
-    let screen = match Screen::new(display, streams) {
+    let screen = match Screen::new(display, streams, asks) {
         Ok(screen) => screen,
         Err(error) => {
             complain(&mut err, format_args!("error: no thread for the output: {error}"));

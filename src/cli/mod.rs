@@ -11,6 +11,7 @@
 //! | `verify` | holds a log against the invariants |
 
 mod args;
+mod ask;
 mod entry;
 mod exit;
 mod host;
