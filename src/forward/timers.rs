@@ -95,12 +95,12 @@ impl Timers {
 }
 
 impl RunContext {
-    /// Ends after this time, in which waiting for a person does not count: for the limit of one thing that a run does.
+    /// Ends after this time, in which waiting for a person does not count: for a tool that limits what it does.
     ///
     /// # Cancel safety
     ///
     /// Dropping it only ends the waiting.
-    pub(crate) async fn time_of_work(&self, time: Duration) {
+    pub async fn time_of_work(&self, time: Duration) {
         let timer = Box::pin(sleep(time));
         let before = self.record().excused().time;
         let due = timer.deadline().checked_sub(before).unwrap_or_else(|| timer.deadline());

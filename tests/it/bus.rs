@@ -159,7 +159,10 @@ async fn c43_a_sleeper_gets_a_gap_then_the_ask_and_the_terminal() {
     assert_eq!(gap.from_seq, 0);
     assert_eq!(gap.snapshot.root().unwrap().text.len() as u64, gap.to_seq);
     let kinds: Vec<&str> = all[1..].iter().map(|d| d.message().unwrap().body().kind()).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind != "chunk").collect::<Vec<_>>(), [&"ask", &"run_finished"]);
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind != "chunk").collect::<Vec<_>>(),
+        [&"ask", &"ask_answered", &"run_finished"]
+    );
     assert!(all.len() <= 17);
     let json: serde_json::Value = serde_json::from_str(&serde_json::to_string(&all[0]).unwrap()).unwrap();
     assert_eq!((&json["type"], &json["to_seq"]), (&json!("gap"), &json!(gap.to_seq)));

@@ -3,6 +3,9 @@
 #[path = "../../examples/as_tool.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod as_tool;
+#[path = "../../examples/ask.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod ask;
 #[cfg(feature = "codeact")]
 #[path = "../../examples/codeact.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
@@ -67,6 +70,14 @@ async fn detached_fetches_what_was_found() {
 async fn as_tool_delegates() {
     let expected = "→ review\n  → count_lines\n  ← count_lines\n← review\nSome(String(\"The reviewer says that it is short.\"))\n";
     assert_eq!(printed!(as_tool), expected);
+}
+
+#[tokio::test]
+async fn ask_brings_each_answer_to_its_call() {
+    let expected = "Update the site > editor > publisher wants to call publish with {\"page\":\"news\"}\n\
+                    Update the site > editor > publisher wants to call publish with {\"page\":\"prices\"}\n\
+                    \"The site is up to date.\"\n";
+    assert_eq!(printed!(ask), expected);
 }
 
 #[cfg(feature = "codeact")]

@@ -28,6 +28,10 @@ mod stage;
 
 // The tool loop as a producer: turns, limits, cancel in each phase, reproducibility.
 mod agent;
+// Questions to a person, and rules that ask: from any depth, answered to exactly that call.
+mod asks;
+// Hooks around calls: skip, redirect, abort.
+mod hooks;
 
 // Tools under the loop: refusals, faults, caps, cancel.
 mod tools;

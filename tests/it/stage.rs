@@ -6,7 +6,7 @@ use std::time::Duration;
 use anabranch::agent::{RunSearch, RunSubtask, ToolLoop};
 use anabranch::budget::{RunLimits, TreeLimits};
 use anabranch::bus::From;
-use anabranch::context::{Root, RootBuilder};
+use anabranch::context::{Reply, Root, RootBuilder};
 use anabranch::message::{MessageBody, ProcessingMessage, RunFinished};
 use anabranch::model::{ChatMessage, ChatModel, ChatRequest, ChatStream, Script, ScriptModel, ToolSpec};
 use anabranch::outcome::CancelledBy;
@@ -187,6 +187,31 @@ impl Stage {
                 drop(root.cancel_all(CancelledBy::User));
             }
             hit
+        })
+        .await
+    }
+
+    /// Plays it to its end, beside somebody who is there from the start.
+    pub async fn play_beside<F: Future<Output = ()>>(self, beside: impl FnOnce(Root) -> F) -> Played {
+        let test = TestRoot::of(self.builder);
+        let beside = beside(test.root().clone());
+        let run = self.agent.run(test.root(), "work");
+        let (outcome, ()) = tokio::join!(run.settle(), beside);
+        Played { outcome, log: test.finish(), model: self.model }
+    }
+
+    /// Plays it to its end, while a person gives one reply after the other to what is asked.
+    pub async fn attended(self, replies: Vec<Reply>) -> Played {
+        self.play_beside(|root| {
+            let mut asks = root.asks();
+            async move {
+                let mut replies = replies.into_iter();
+                while let Some(ask) = asks.next().await {
+                    let reply = replies.next().unwrap_or_else(|| panic!("nothing to say to {ask:?}"));
+                    root.answer(&ask.request_id, reply).unwrap();
+                }
+                assert_eq!(replies.next(), None, "never asked");
+            }
         })
         .await
     }

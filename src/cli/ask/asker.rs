@@ -56,8 +56,11 @@ pub(in crate::cli) enum Step {
 impl Asker {
     /// Watches for questions of this tree from now on, if standard input is a terminal.
     pub(in crate::cli) fn attach(root: &Root) -> Option<Self> {
-        let keyboard = Keyboard::of_terminal()?;
-        Some(Self { root: root.clone(), watch: root.asks(), keyboard, open: None })
+        Keyboard::of_terminal().map(|keyboard| Self::at(keyboard, root))
+    }
+
+    fn at(keyboard: Keyboard, root: &Root) -> Self {
+        Self { root: root.clone(), watch: root.asks(), keyboard, open: None }
     }
 
     /// Whether a question is open: then [`Asker::draw`] draws.
@@ -129,12 +132,13 @@ impl Asker {
             tree.print_above(TAKEN)?;
             return Ok(false);
         }
+        // Before it can be seen: no key is lost that was meant for it.
+        self.keyboard.forget();
         let waiting: usize = tree.tree().nodes().map(|node| node.open_asks.len()).sum();
         let Open { ask, edits, hint, .. } = &*open;
         let shown = Shown { ask, others: waiting.saturating_sub(1), edits: *edits, hint: hint.as_deref() };
         tree.ask(|size| shown.lines(size), now)?;
         open.is_shown = true;
-        self.keyboard.forget();
         Ok(true)
     }
 
@@ -196,3 +200,7 @@ impl fmt::Debug for Asker {
         f.debug_struct("Asker").field("open", &self.open).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "asker_tests.rs"]
+mod tests;

@@ -57,7 +57,7 @@ impl Keyboard {
         if input.is_terminal() { Self::of(input).ok() } else { None }
     }
 
-    fn of(input: impl AsFd + Send + Sync + 'static) -> io::Result<Self> {
+    pub(super) fn of(input: impl AsFd + Send + Sync + 'static) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let desk = Desk { input: Box::new(input), state: Mutex::default(), came: Notify::new() };

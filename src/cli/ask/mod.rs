@@ -11,5 +11,7 @@ mod keyboard;
 #[path = "no_keyboard.rs"]
 mod keyboard;
 mod picture;
+#[cfg(test)]
+mod test_kit;
 
 pub(super) use asker::{Asker, Step};

@@ -259,5 +259,15 @@ impl<W: Write> std::fmt::Debug for LiveTree<W> {
 }
 
 #[cfg(test)]
+impl LiveTree<Vec<u8>> {
+    /// The lines that were written as such and stayed, without what was drawn.
+    pub(in crate::cli) fn above(&mut self) -> Vec<String> {
+        let written = String::from_utf8_lossy(self.terminal.backend_mut().out()).into_owned();
+        let lines = written.split('\n').filter_map(|line| line.rfind("? ").and_then(|at| line.get(at..)));
+        lines.filter(|line| !line.contains('\x1b')).map(str::to_owned).collect()
+    }
+}
+
+#[cfg(test)]
 #[path = "live_tree_tests.rs"]
 mod tests;
