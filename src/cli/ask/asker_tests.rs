@@ -54,6 +54,10 @@ impl Desk {
             }
         };
         assert_eq!(lines.next(), None, "never asked for");
+        while self.asker.is_open() {
+            let step = self.asker.next().await;
+            self.asker.take(step, &mut self.tree).unwrap();
+        }
         self.asker.end(&mut self.tree);
         drop(self.asker);
         self.test.finish();

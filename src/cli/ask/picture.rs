@@ -51,9 +51,15 @@ impl Shown<'_> {
         if self.others > 0 {
             facts.push(plural(self.others as u64, "more question"));
         }
-        let facts = format!(" · {}", facts.join(" · "));
-        let room = columns.saturating_sub(2 + width(&facts)).max(columns / 2);
-        let asks = fit_end(&who(self.ask), room.saturating_sub(5)) + " asks";
+        let who = who(self.ask);
+        // Who asks has the first half, and what the facts leave of the other.
+        let least = (2 + width(&who) + width(ASKS)).min(columns / 2);
+        let facts = (0..=facts.len())
+            .rev()
+            .map(|count| facts.iter().take(count).map(|fact| format!(" · {fact}")).collect::<String>());
+        let facts = facts.into_iter().find(|facts| least + width(facts) <= columns).unwrap_or_default();
+        let room = columns.saturating_sub(2 + width(&facts) + width(ASKS));
+        let asks = fit_end(&who, room) + ASKS;
         Line::from(vec![
             Span::styled(fit("? ", columns), LOUD),
             Span::styled(fit(&asks, columns.saturating_sub(2)), LOUD),
@@ -121,6 +127,7 @@ impl Shown<'_> {
     }
 }
 
+const ASKS: &str = " asks";
 const YES: &str = "y yes, once";
 const FOR_RUN: &str = "r yes, in this run";
 const FOR_ROOT: &str = "a yes, in all runs";
@@ -157,7 +164,9 @@ fn what(ask: &OpenAsk) -> String {
 
 /// The way from the root to the run that asks.
 fn who(ask: &OpenAsk) -> String {
-    let mut steps: Vec<String> = ask.path.iter().map(|step| one_line(&step.title)).collect();
+    // A title is no way.
+    let title = |title: &str| one_line(title).replace('›', ">");
+    let mut steps: Vec<String> = ask.path.iter().map(|step| title(&step.title)).collect();
     if let (Some(name), Some(last)) = (steps.last_mut(), ask.path.last())
         && last.agent != last.title
     {

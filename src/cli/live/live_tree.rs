@@ -263,8 +263,13 @@ impl LiveTree<Vec<u8>> {
     /// The lines that were written as such and stayed, without what was drawn.
     pub(in crate::cli) fn above(&mut self) -> Vec<String> {
         let written = String::from_utf8_lossy(self.terminal.backend_mut().out()).into_owned();
-        let lines = written.split('\n').filter_map(|line| line.rfind("? ").and_then(|at| line.get(at..)));
-        lines.filter(|line| !line.contains('\x1b')).map(str::to_owned).collect()
+        let plain = |line: &str| match line.rsplit_once('\x1b') {
+            None => line.to_owned(),
+            Some((_, rest)) => {
+                rest.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).chars().skip(1).collect()
+            }
+        };
+        written.split('\n').map(plain).filter(|line| line.starts_with("? ")).collect()
     }
 }
 
