@@ -201,6 +201,7 @@ impl fmt::Debug for Asker {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[path = "asker_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::context::{Answer, Question, Root, RunContext, RunSpec};
 use crate::forward::RootRun;
@@ -11,7 +11,7 @@ use crate::stream::SubAgentStream;
 
 /// May `write_file` be called with these arguments, also for longer?
 pub(super) fn permission(args: Value) -> Question {
-    let args: Map<String, Value> = args.as_object().cloned().unwrap();
+    let Value::Object(args) = args else { panic!("not an object: {args}") };
     Question {
         about: Some("write_file".into()),
         risk: Some("medium".into()),
