@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::live::LiveTree;
 use super::super::text::width;
@@ -136,7 +137,11 @@ impl Asker {
         self.keyboard.forget();
         let waiting: usize = tree.tree().nodes().map(|node| node.open_asks.len()).sum();
         let Open { ask, edits, hint, .. } = &*open;
-        let shown = Shown { ask, others: waiting.saturating_sub(1), edits: *edits, hint: hint.as_deref() };
+        let left = ask.question.deadline.saturating_sub(now.since(ask.asked));
+        // In whole seconds, the one that has begun too.
+        let left = Duration::from_secs(u64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u64::MAX));
+        let shown =
+            Shown { ask, left, others: waiting.saturating_sub(1), edits: *edits, hint: hint.as_deref() };
         tree.ask(|size| shown.lines(size), now)?;
         open.is_shown = true;
         Ok(true)

@@ -1,6 +1,5 @@
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use ratatui::layout::Size;
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! How a question looks.
 
+use std::time::Duration;
+
 use ratatui::layout::Size;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -19,6 +21,8 @@ const LOUD: Style = Style::new().fg(Color::Magenta).add_modifier(Modifier::BOLD)
 /// A question that is open, as far as it is drawn.
 pub(super) struct Shown<'a> {
     pub(super) ask: &'a OpenAsk,
+    /// How long an answer is still waited for.
+    pub(super) left: Duration,
     /// How many other questions wait.
     pub(super) others: usize,
     /// The person writes other arguments.
@@ -47,7 +51,7 @@ impl Shown<'_> {
     }
 
     fn who(&self, columns: usize) -> Line<'static> {
-        let mut facts = vec![format!("waits {}", duration(self.ask.question.deadline))];
+        let mut facts = vec![format!("waits {}", duration(self.left))];
         if self.others > 0 {
             facts.push(plural(self.others as u64, "more question"));
         }

@@ -23,7 +23,7 @@ fn picture(shown: &Shown<'_>, width: u16, height: u16) -> String {
 }
 
 fn shown(ask: &OpenAsk) -> Shown<'_> {
-    Shown { ask, others: 0, edits: false, hint: None }
+    Shown { ask, left: ask.question.deadline, others: 0, edits: false, hint: None }
 }
 
 #[tokio::test]
