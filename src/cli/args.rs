@@ -193,6 +193,11 @@ pub(super) struct HostArgs {
     #[arg(long, value_name = "TOOL", value_parser = rules)]
     pub(super) deny: Vec<RuleList>,
 
+    /// Ask nobody: calls that have to be asked for are denied at once. Without it, whoever sits at the terminal is asked: where
+    /// the live tree is drawn, and standard input is a terminal too.
+    #[arg(long)]
+    pub(super) no_ask: bool,
+
     /// Add a set of tools: `chaos` has tools that sleep, hang, fail, panic and flood, for whoever tests an agent or a UI.
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     pub(super) tools: Vec<ToolSet>,

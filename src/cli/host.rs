@@ -26,7 +26,7 @@ use crate::forward::RootRun;
 use crate::model::{ChatModel, OfflineModel, ProviderModel, ProviderName, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{AskUser, Policy, Producer, Toolset, chaos};
+use crate::tool::{AskUser, Policy, Producer, Toolset, chaos, shared};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -69,7 +69,7 @@ impl Host {
             }
         };
         let panics = Panics::watch(matches!(display, Display::LiveOnStderr | Display::LiveOnStdout));
-        let work = go(root(options), start, display, streams, &panics);
+        let work = go(root(options), start, Shows { display, streams, asks: options.asks }, &panics);
         let status = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         panics.tell(&mut io::stderr());
         let status = status.unwrap_or_else(|_| {
@@ -161,7 +161,8 @@ pub(super) fn tools_of(workspace: &Path, spawner: Spawner, sandbox: &Arc<dyn San
     let tools = Detached::new().add_to(&tools)?;
     let tools = Delegate::new(spawner).add_to(&tools)?;
     let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
-    tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))
+    let tools = tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))?;
+    shared::add_to(&tools)
 }
 
 /// The models that definitions may ask for. Where no provider was asked for, a file of a workspace does not make one be asked.
@@ -207,15 +208,22 @@ fn root(options: &HostOptions) -> RootBuilder {
     }
 }
 
+/// How a run is shown.
+struct Shows {
+    display: Display,
+    streams: Streams,
+    asks: bool,
+}
+
 async fn go(
     root: RootBuilder,
     start: impl FnOnce(&Root) -> RootRun,
-    display: Display,
-    streams: Streams,
+    shows: Shows,
     panics: &Panics,
 ) -> ExitStatus {
+    let Shows { display, streams, asks } = shows;
     let mut err = io::stderr();
-    let screen = match Screen::new(display, streams) {
+    let screen = match Screen::new(display, streams, asks) {
         Ok(screen) => screen,
         Err(error) => {
             complain(&mut err, format_args!("error: no thread for the output: {error}"));

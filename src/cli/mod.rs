@@ -13,6 +13,7 @@
 
 mod agents;
 mod args;
+mod ask;
 mod entry;
 mod exit;
 mod host;

@@ -36,6 +36,8 @@ pub(crate) struct HostOptions {
     pub(crate) output: RunOutput,
     /// Calls that are made without asking, that are asked for, and that are not made. No rule is in two of them.
     pub(crate) rules: Vec<(Effect, Rule)>,
+    /// Whether the person at the terminal is asked.
+    pub(crate) asks: bool,
     /// Whether the fault tools are there.
     pub(crate) chaos: bool,
     /// Where code runs.
@@ -132,6 +134,7 @@ impl TryFrom<HostArgs> for HostOptions {
             agents: agents(&args.agents)?,
             output: args.output,
             rules: policy_rules(args.allow, args.ask, args.deny)?,
+            asks: !args.no_ask,
             chaos: args.tools.contains(&ToolSet::Chaos),
             sandbox: args.sandbox,
             seed: args.seed,

@@ -14,6 +14,7 @@ mod policy;
 mod reply;
 mod runtime;
 mod schema;
+pub mod shared;
 mod sub_agent;
 #[cfg(test)]
 mod test_kit;

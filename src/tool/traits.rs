@@ -87,7 +87,7 @@ pub trait Tool: Send + Sync + 'static {
 /// What a tool may do to the world. Exhaustive on purpose: a policy has to decide on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// It changes nothing.
+    /// It changes nothing outside the tree of runs.
     Read,
     /// It changes something outside the tree of runs.
     Write,

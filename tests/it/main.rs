@@ -81,6 +81,8 @@ mod catalogue;
 // The same: every way in which such a run ends, and its log.
 #[cfg(feature = "catalogue")]
 mod catalogue_ends;
+// What the runs of one tree share under keys.
+mod shared_results;
 
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;

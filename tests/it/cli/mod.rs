@@ -28,6 +28,10 @@ mod script;
 #[cfg(target_os = "linux")]
 mod sandbox;
 
+// Questions to the person at the terminal.
+#[cfg(unix)]
+mod asks;
+
 // Signals, readers that leave and readers that sleep.
 #[cfg(unix)]
 mod signals;
