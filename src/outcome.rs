@@ -290,6 +290,8 @@ words! {
         Refused = "refused",
         /// An executor reported that its step failed.
         Step = "step",
+        /// A rule of its host ended it: nobody is to work around that.
+        Aborted = "aborted",
     }
 }
 

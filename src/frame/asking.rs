@@ -155,7 +155,7 @@ impl PassAgent for Frame {
                     Err(StepFailure::Cancelled(*by))
                 }
                 FrameErrorKind::Ended(SubAgentOutcome::Failed {
-                    kind: FailureKind::Refused,
+                    kind: FailureKind::Aborted,
                     message,
                     ..
                 }) => Err(StepFailure::Aborted(message.clone())),

@@ -51,7 +51,7 @@ impl StepFailure {
     pub(super) fn outcome(&self, text: String) -> SubAgentOutcome {
         match self {
             Self::Cancelled(by) => SubAgentOutcome::cancelled(*by),
-            Self::Aborted(_) => SubAgentOutcome::failed(FailureKind::Refused, text),
+            Self::Aborted(_) => SubAgentOutcome::failed(FailureKind::Aborted, text),
             Self::Failed(_) => SubAgentOutcome::failed(FailureKind::Step, text),
             Self::Panicked(_) => SubAgentOutcome::failed(FailureKind::Panic, text),
         }
@@ -88,8 +88,7 @@ pub(super) fn answer_of(outcome: SubAgentOutcome) -> Result<serde_json::Value, S
     match outcome {
         SubAgentOutcome::Completed { result, .. } => Ok(result),
         SubAgentOutcome::Cancelled { by, .. } => Err(StepFailure::Cancelled(by)),
-        // A run that was let in and still ends as refused was ended by a rule.
-        SubAgentOutcome::Failed { kind: FailureKind::Refused, message, .. } => {
+        SubAgentOutcome::Failed { kind: FailureKind::Aborted, message, .. } => {
             Err(StepFailure::Aborted(message))
         }
         outcome @ (SubAgentOutcome::Stopped { .. } | SubAgentOutcome::Failed { .. }) => {

@@ -46,7 +46,7 @@ impl Fatal {
                 SubAgentOutcome::failed(FailureKind::Panic, format!("the tool {tool} panicked: {text}"))
             }
             Self::Aborted(reason) => SubAgentOutcome::failed(
-                FailureKind::Refused,
+                FailureKind::Aborted,
                 format!("aborted at a call of {tool}: {reason}"),
             ),
         }

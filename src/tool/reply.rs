@@ -13,7 +13,7 @@ pub struct ToolReply {
     pub is_error: bool,
     /// With one, the run of the call is done when the other calls of the turn are, and this is its result.
     pub finishes_with: Option<Box<Value>>,
-    /// With one, the run of the call ends as failed (`refused`), for this reason: something below it was aborted by a rule that nobody
+    /// With one, the run of the call ends as failed (`aborted`), for this reason: something below it was aborted by a rule that nobody
     /// is to work around.
     pub aborts_with: Option<Box<String>>,
 }

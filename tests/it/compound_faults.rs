@@ -138,7 +138,7 @@ async fn an_abort_in_a_refinement_ends_everything() {
     assert_eq!((error.pass, error.history.len()), (2, 2));
     assert_eq!(state, ["before", "published one"]);
     assert!(timeline(&log).contains(
-        "root/Write. failed (refused): writer: the executor of pass 2 failed: aborted: not on a Sunday"
+        "root/Write. failed (aborted): writer: the executor of pass 2 failed: aborted: not on a Sunday"
     ));
 }
 

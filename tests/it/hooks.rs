@@ -188,7 +188,7 @@ async fn an_abort_ends_the_run_and_no_other() {
     let (hooks, _) = watch(stop, stand);
     let played = one_call("chaos_sleep", json!({ "ms": 1 }), hooks.clone()).play().await;
     let text = "aborted at a call of chaos_sleep: watch: no sleeping";
-    assert_eq!(played.outcome, SubAgentOutcome::failed(FailureKind::Refused, text));
+    assert_eq!(played.outcome, SubAgentOutcome::failed(FailureKind::Aborted, text));
     let agents = json!([
         { "when": { "depth": 0 }, "turns": [delegates(&["a", "b"]), { "text": "went on" }] },
         { "when": { "title": "a" }, "turns": [calls("chaos_sleep", json!({ "ms": 1 })), { "text": "never" }] },
@@ -198,7 +198,7 @@ async fn an_abort_ends_the_run_and_no_other() {
     assert_eq!(played.outcome, SubAgentOutcome::completed("went on"));
     assert_eq!(
         (played.end_of("root/a"), played.end_of("root/b")),
-        (format!("failed (refused): {text}"), "done \"fine\"".into())
+        (format!("failed (aborted): {text}"), "done \"fine\"".into())
     );
 }
 
@@ -217,7 +217,7 @@ async fn an_abort_ends_the_code_that_called() {
         .play()
         .await;
     assert!(played.end().error.as_deref().unwrap().contains("watch: no sleeping"), "{}", played.timeline());
-    assert_eq!(played.end().failure, Some(FailureKind::Refused));
+    assert_eq!(played.end().failure, Some(FailureKind::Aborted));
 }
 
 /// A redirect after a result makes the call once more, and once only.
@@ -266,6 +266,6 @@ async fn a_tool_passes_an_abort_on() {
         .tools(tools)
         .play()
         .await;
-    assert_eq!(played.end().failure, Some(FailureKind::Refused));
+    assert_eq!(played.end().failure, Some(FailureKind::Aborted));
     assert_eq!(played.end().error.as_deref(), Some("aborted at a call of judge: guilty"));
 }

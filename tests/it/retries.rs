@@ -323,5 +323,5 @@ async fn a36_a37_a38_skip_redirect_and_abort_change_what_is_executed() {
     let abort = |_: &HookedCall| Before::Abort { reason: "never".into() };
     let (result, state, _, log) = acts(0, |says| Says { before: abort, ..says }).await;
     assert!(matches!(result.unwrap_err().failure, StepFailure::Aborted(reason) if reason == "says: never"));
-    assert!(state.is_empty() && log.contains("root/Write. failed (refused)"), "{log}");
+    assert!(state.is_empty() && log.contains("root/Write. failed (aborted)"), "{log}");
 }

@@ -187,7 +187,7 @@ fn outcome(played: &Played, schema: Option<&Schema>) -> SubAgentOutcome {
     }
     if let Some(reason) = &played.aborted {
         return SubAgentOutcome::failed(
-            FailureKind::Refused,
+            FailureKind::Aborted,
             format!("aborted at a call of the script: {reason}"),
         );
     }
