@@ -45,6 +45,9 @@ impl RunId {
     /// The last eight characters: enough for a person to tell runs of one tree apart.
     #[must_use]
     pub fn short(&self) -> String {
+        if let Repr::Canonical(_, low) = &self.0 {
+            return format!("{:08x}", low & u64::from(u32::MAX));
+        }
         let text = self.to_string();
         let start = text.char_indices().rev().nth(7).map_or(0, |(at, _)| at);
         text.get(start..).unwrap_or_default().to_owned()

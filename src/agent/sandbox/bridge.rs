@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Sleep};
 
@@ -67,6 +67,73 @@ enum Done {
     Other { id: u32, outcome: Result<Value, HostError> },
 }
 
+impl Done {
+    /// What the program hears of it.
+    fn reply(&self) -> HostReply {
+        let (id, outcome) = match self {
+            Self::Other { id, outcome } => (*id, outcome.as_ref().map(Value::to_string).map_err(Clone::clone)),
+            Self::Tool { id, made } => {
+                let reply = &made.invoked.reply;
+                let outcome = if reply.is_error {
+                    Err(HostError::of_value(&format!("tools.{}", made.name()), &reply.for_model))
+                } else {
+                    Ok(reply.for_model.to_string())
+                };
+                (*id, outcome)
+            }
+        };
+        HostReply { id, outcome }
+    }
+
+    /// Whether the run ends with it.
+    fn is_fatal(&self) -> bool {
+        matches!(self, Self::Tool { made, .. } if made.invoked.fatal.is_some())
+    }
+}
+
+/// The calls that are under way. One alone is polled by the bridge itself: in a set it would have a waker of its own, and what it
+/// says would go the way of messages from other tasks.
+#[derive(Default)]
+struct Running<'a> {
+    alone: Option<Call<'a>>,
+    others: FuturesUnordered<Call<'a>>,
+}
+
+impl<'a> Running<'a> {
+    fn push(&mut self, call: Call<'a>) {
+        if self.is_empty() {
+            self.alone = Some(call);
+        } else {
+            self.others.extend(self.alone.take());
+            self.others.push(call);
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.alone.is_some()) + self.others.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn clear(&mut self) {
+        self.alone = None;
+        self.others.clear();
+    }
+}
+
+impl Stream for Running<'_> {
+    type Item = Done;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Done>> {
+        let Some(call) = &mut self.alone else { return self.others.poll_next_unpin(cx) };
+        let done = ready!(call.as_mut().poll(cx));
+        self.alone = None;
+        Poll::Ready(Some(done))
+    }
+}
+
 /// How long what a program started waits for the program to be done with the last answers. While it does, one thing happens after
 /// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -98,7 +165,7 @@ impl Patience {
 /// What is under way for a program.
 struct Play<'a> {
     session: Box<dyn Session>,
-    running: FuturesUnordered<Call<'a>>,
+    running: Running<'a>,
     /// Calls that are in the log and have no result, by their keys: those that the program gives its asks are not to be trusted.
     open: BTreeMap<u32, Announced>,
     sent: u64,
@@ -131,7 +198,7 @@ impl Bridge<'_> {
     pub(crate) async fn play(&self, session: Box<dyn Session>, hands: &dyn Hands) -> Played {
         let mut play = Play {
             session,
-            running: FuturesUnordered::new(),
+            running: Running::default(),
             open: BTreeMap::new(),
             sent: 0,
             is_idle: false,
@@ -219,11 +286,18 @@ impl Bridge<'_> {
                     return None;
                 }
                 Next::Event(None) => return Some(GuestErrorKind::Crashed),
+                // Nothing else is under way: the program goes on while the result is said. What it asks for next is heard later.
+                Next::Done(done) if play.running.is_empty() && !done.is_fatal() => {
+                    play.reply(done.reply());
+                    self.finish(done, play).await;
+                }
                 Next::Done(done) => {
-                    let mut replies = vec![self.finish(done, play).await];
+                    let mut replies = vec![done.reply()];
+                    self.finish(done, play).await;
                     // All that is done by now, so that the program hears it at once.
                     while let Some(Some(done)) = play.running.next().now_or_never() {
-                        replies.push(self.finish(done, play).await);
+                        replies.push(done.reply());
+                        self.finish(done, play).await;
                     }
                     if play.played.aborted.is_some() {
                         return Some(GuestErrorKind::Cancelled);
@@ -278,7 +352,7 @@ impl Bridge<'_> {
         let announced = usable.as_ref().cloned().unwrap_or_default();
         let call = NewCall {
             id: None,
-            name: cap_text(&name, MAX_NAME).into(),
+            name: if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name },
             args: Arc::new(announced),
             message: None,
             via: self.via,
@@ -289,35 +363,22 @@ impl Bridge<'_> {
         Ok(Box::pin(async move { Done::Tool { id, made: caller.make(call, usable).await } }))
     }
 
-    async fn finish(&self, done: Done, play: &mut Play<'_>) -> HostReply {
-        let (id, outcome) = match done {
-            Done::Other { id, outcome } => (id, outcome),
-            Done::Tool { id, made } => {
-                play.open.remove(&made.index());
-                let name = Arc::clone(made.name());
-                let invoked = self.caller.answer(made).await;
-                match invoked.fatal {
-                    Some(Fatal::Panicked(text)) => {
-                        std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
-                    }
-                    Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
-                    None => {}
-                }
-                if invoked.reply.finishes_with.is_some() {
-                    play.played.finishes_with = invoked.reply.finishes_with;
-                }
-                let value = invoked.reply.for_model;
-                (
-                    id,
-                    if invoked.reply.is_error {
-                        Err(HostError::of_value(&format!("tools.{name}"), &value))
-                    } else {
-                        Ok(value)
-                    },
-                )
+    /// Says the result of a call in the log.
+    async fn finish(&self, done: Done, play: &mut Play<'_>) {
+        let Done::Tool { made, .. } = done else { return };
+        play.open.remove(&made.index());
+        let name = Arc::clone(made.name());
+        let invoked = self.caller.answer(made).await;
+        match invoked.fatal {
+            Some(Fatal::Panicked(text)) => {
+                std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
             }
-        };
-        HostReply { id, outcome: outcome.map(|value| value.to_string()) }
+            Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
+            None => {}
+        }
+        if invoked.reply.finishes_with.is_some() {
+            play.played.finishes_with = invoked.reply.finishes_with;
+        }
     }
 
     async fn log(&self, severity: Severity, text: String, play: &mut Play<'_>) {

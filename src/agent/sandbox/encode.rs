@@ -40,6 +40,23 @@ pub(super) fn encode<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> 
     text.map_or_else(|| Ok("null".to_owned()), |text| text_of(ctx, &text))
 }
 
+/// A value from JSON text. The commonest short ones need no parser.
+pub(super) fn decoded<'js>(ctx: &Ctx<'js>, text: String) -> Result<Value<'js>> {
+    match text.as_str() {
+        "null" => return Ok(Value::new_null(ctx.clone())),
+        "true" => return Ok(Value::new_bool(ctx.clone(), true)),
+        "false" => return Ok(Value::new_bool(ctx.clone(), false)),
+        // `-0` is a number of its own, and `+0` none.
+        number if !number.starts_with('+') && number != "-0" => {
+            if let Ok(number) = number.parse() {
+                return Ok(Value::new_int(ctx.clone(), number));
+            }
+        }
+        _ => {}
+    }
+    ctx.json_parse(text)
+}
+
 /// What a program passes to its host, as JSON text; empty if that is nothing, or nothing that JSON has.
 pub(super) fn passed<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<String> {
     match value {

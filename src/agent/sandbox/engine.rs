@@ -69,6 +69,9 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Jobs between two looks whether the program is to stop.
+const JOBS: u32 = 16;
+
 /// A program in its runtime. A runtime of its own for each: nothing survives it.
 pub(super) struct Engine {
     program: Program,
@@ -117,12 +120,13 @@ impl Engine {
     }
 
     /// Runs until the program waits or has ended. After the end there is no step.
-    pub(super) fn step(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
+    /// The replies are taken out of their list.
+    pub(super) fn step(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
         let stop = Arc::clone(&self.stop);
         stop.during(|| self.step_on(replies))
     }
 
-    fn step_on(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
+    fn step_on(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
         let context = self.context.clone();
         self.answered += replies.len() as u64;
         let result = context.with(|ctx| {
@@ -139,7 +143,11 @@ impl Engine {
         result.map(|result| Ended { result, lines_left_out: self.guest.left_out() })
     }
 
-    fn run<'js>(&mut self, ctx: &Ctx<'js>, replies: Vec<HostReply>) -> Option<Result<String, GuestError>> {
+    fn run<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        replies: &mut Vec<HostReply>,
+    ) -> Option<Result<String, GuestError>> {
         if let Some(kind) = self.stop.why() {
             return Some(Err(self.stopped(kind)));
         }
@@ -149,15 +157,19 @@ impl Engine {
             }
             self.has_begun = true;
         }
-        for reply in replies {
+        for reply in replies.drain(..) {
             // An answer that its memory cannot hold.
             if let Err(error) = self.guest.settle(ctx, reply).catch(ctx) {
                 return Some(Err(self.threw(ctx, &error)));
             }
         }
+        let mut jobs = 0_u32;
         while ctx.execute_pending_job() {
-            // Endless small jobs do not meet the interrupt handler.
-            if let Some(kind) = self.stop.why() {
+            jobs = jobs.wrapping_add(1);
+            // Endless small jobs do not meet the interrupt handler. A look at the clock costs as much as the smallest.
+            if jobs.is_multiple_of(JOBS)
+                && let Some(kind) = self.stop.why()
+            {
                 return Some(Err(self.stopped(kind)));
             }
         }

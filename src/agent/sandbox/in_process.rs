@@ -59,6 +59,16 @@ struct State {
     place: Place,
 }
 
+impl State {
+    /// The engine, if it lies here: then it is on its way to a thread.
+    fn depart(&mut self) -> Option<Place> {
+        if !matches!(self.place, Place::New(_) | Place::Parked(_)) {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.place, Place::Busy))
+    }
+}
+
 /// Where the engine is.
 enum Place {
     New(Box<Program>),
@@ -113,16 +123,13 @@ impl Cell {
 
     /// Gives the engine a thread, if it has none.
     fn wake_engine(self: &Arc<Self>) {
-        let place = {
-            let mut state = self.lock();
-            match std::mem::replace(&mut state.place, Place::Busy) {
-                place @ (Place::New(_) | Place::Parked(_)) => place,
-                place @ (Place::Busy | Place::Gone) => {
-                    state.place = place;
-                    return;
-                }
-            }
-        };
+        let idle = self.lock().depart();
+        self.give_thread(idle);
+    }
+
+    /// Gives a thread to what [`State::depart`] took.
+    fn give_thread(self: &Arc<Self>, idle: Option<Place>) {
+        let Some(place) = idle else { return };
         let cell = Arc::clone(self);
         // Detached: it ends by itself, and says so in the outbox.
         drop(tokio::task::spawn_blocking(move || match place {
@@ -142,13 +149,10 @@ impl Cell {
     /// Steps the engine until it has nothing to do.
     fn run(&self, mut engine: Box<Engine>) {
         let mut look = Look::default();
+        let mut replies = Vec::new();
+        self.take_replies(&mut self.lock(), &mut replies);
         loop {
-            let replies = {
-                let mut state = self.lock();
-                self.has_replies.store(false, Ordering::Relaxed);
-                std::mem::take(&mut state.replies)
-            };
-            let ended = match guarded(|| Ok(engine.step(replies))) {
+            let ended = match guarded(|| Ok(engine.step(&mut replies))) {
                 Ok(ended) => ended,
                 Err(ended) => Some(*ended),
             };
@@ -163,7 +167,14 @@ impl Cell {
                 state.place = Place::Parked(engine);
                 return;
             }
+            self.take_replies(&mut state, &mut replies);
         }
+    }
+
+    /// Changes the replies for the emptied list of those before: two lists go to and fro, and nothing is allocated.
+    fn take_replies(&self, state: &mut State, emptied: &mut Vec<HostReply>) {
+        self.has_replies.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut state.replies, emptied);
     }
 
     /// The program is over, and so is its engine.
@@ -203,9 +214,13 @@ impl Session for InProcessSession {
 
     fn reply(&mut self, reply: HostReply) {
         self.is_busy = true;
-        self.cell.lock().replies.push(reply);
-        self.cell.has_replies.store(true, Ordering::Release);
-        self.cell.wake_engine();
+        let idle = {
+            let mut state = self.cell.lock();
+            state.replies.push(reply);
+            self.cell.has_replies.store(true, Ordering::Release);
+            state.depart()
+        };
+        self.cell.give_thread(idle);
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -1,6 +1,7 @@
 //! What crosses between a program and its host.
 
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
@@ -66,7 +67,7 @@ pub enum Ask {
     /// `tools.<name>(args)`
     Tool {
         /// The tool.
-        name: String,
+        name: Arc<str>,
         /// JSON; empty if nothing was passed.
         args: String,
     },

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How long: about what a wake-up takes, so that at worst a wait costs twice as much.
 const LOOK: Duration = Duration::from_micros(30);
 
+/// How many looks there are between two at the clock.
+const LOOKS: u32 = 16;
+
 /// How many waits go without it after one in vain.
 const SKIPPED: u32 = 2;
 
@@ -36,11 +39,12 @@ impl Look {
         }
         let start = Instant::now();
         while start.elapsed() < LOOK {
-            for _ in 0..16 {
+            // The clock costs more than a look: what comes is to be seen at once.
+            for _ in 0..LOOKS {
                 spin_loop();
-            }
-            if is_there() {
-                return true;
+                if is_there() {
+                    return true;
+                }
             }
         }
         self.skip = SKIPPED;
