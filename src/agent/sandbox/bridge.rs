@@ -13,6 +13,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::ReusableBoxFuture;
 
 use super::encode::read_json;
 use super::guest::MAX_PENDING;
@@ -60,7 +61,7 @@ pub(crate) struct Played {
 }
 
 /// A call that is under way.
-type Call<'a> = BoxFuture<'a, Done>;
+type Call<'a> = ReusableBoxFuture<'a, Done>;
 
 enum Done {
     Tool { id: u32, made: Made },
@@ -71,7 +72,9 @@ impl Done {
     /// What the program hears of it.
     fn reply(&self) -> HostReply {
         let (id, outcome) = match self {
-            Self::Other { id, outcome } => (*id, outcome.as_ref().map(Value::to_string).map_err(Clone::clone)),
+            Self::Other { id, outcome } => {
+                (*id, outcome.as_ref().map(Value::to_string).map_err(Clone::clone))
+            }
             Self::Tool { id, made } => {
                 let reply = &made.invoked.reply;
                 let outcome = if reply.is_error {
@@ -96,10 +99,19 @@ impl Done {
 #[derive(Default)]
 struct Running<'a> {
     alone: Option<Call<'a>>,
+    /// The room of one that has ended, for the next: it is so large that the allocator would tidy up for it each time.
+    spare: Option<Call<'a>>,
     others: FuturesUnordered<Call<'a>>,
 }
 
 impl<'a> Running<'a> {
+    /// A call that may be pushed.
+    fn with_room(&mut self, work: impl Future<Output = Done> + Send + 'a) -> Call<'a> {
+        let Some(mut call) = self.spare.take() else { return Call::new(work) };
+        call.set(work);
+        call
+    }
+
     fn push(&mut self, call: Call<'a>) {
         if self.is_empty() {
             self.alone = Some(call);
@@ -118,7 +130,7 @@ impl<'a> Running<'a> {
     }
 
     fn clear(&mut self) {
-        self.alone = None;
+        (self.alone, self.spare) = (None, None);
         self.others.clear();
     }
 }
@@ -128,8 +140,8 @@ impl Stream for Running<'_> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Done>> {
         let Some(call) = &mut self.alone else { return self.others.poll_next_unpin(cx) };
-        let done = ready!(call.as_mut().poll(cx));
-        self.alone = None;
+        let done = ready!(call.poll(cx));
+        self.spare = self.alone.take();
         Poll::Ready(Some(done))
     }
 }
@@ -324,7 +336,7 @@ impl Bridge<'_> {
             Ask::Tool { name, args } => (name, args),
             Ask::Sleep { ms } if play.running.len() < MAX_PENDING => {
                 let run = self.caller.run();
-                return Ok(Box::pin(async move {
+                return Ok(Call::new(async move {
                     let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
                     Done::Other { id, outcome: Ok(Value::Null) }
                 }));
@@ -332,13 +344,13 @@ impl Bridge<'_> {
             // At once, so that an action which does not wait for the answer has finished all the same.
             ask @ Ask::Finish { .. } => {
                 let outcome = hands.answer(ask).await;
-                return Ok(Box::pin(std::future::ready(Done::Other { id, outcome })));
+                return Ok(Call::new(std::future::ready(Done::Other { id, outcome })));
             }
             ask if play.running.len() >= MAX_PENDING => {
                 let text = format!("{MAX_PENDING} calls wait for their answers already, so not {ask:?} too");
                 return Err(HostError::new("too_many_calls", cap_text(&text, 200)));
             }
-            ask => return Ok(Box::pin(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
+            ask => return Ok(Call::new(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
         };
         if play.played.calls >= self.max_calls {
             let text = format!(
@@ -360,7 +372,8 @@ impl Bridge<'_> {
         let call = self.caller.announce(call).await;
         play.open.insert(call.index(), call.clone());
         let caller = self.caller;
-        Ok(Box::pin(async move { Done::Tool { id, made: caller.make(call, usable).await } }))
+        let work = async move { Done::Tool { id, made: caller.make(call, usable).await } };
+        Ok(play.running.with_room(work))
     }
 
     /// Says the result of a call in the log.

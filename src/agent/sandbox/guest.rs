@@ -294,7 +294,9 @@ fn tools<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, names: &[String]) -> Result<Ob
     // A name that is none of them is asked for all the same: the host says which there are.
     let other = Arc::clone(guest);
     let missing = Function::new(ctx.clone(), move |ctx: Ctx<'js>, name: std::string::String| {
-        other.ask(&ctx, Ask::Tool { name: name.into(), args: std::string::String::new() }).map(Promise::into_value)
+        other
+            .ask(&ctx, Ask::Tool { name: name.into(), args: std::string::String::new() })
+            .map(Promise::into_value)
     })?;
     let beyond: Object<'js> = ctx.eval::<Function<'js>, _>(BEYOND)?.call((missing,))?;
     let tools = Object::new(ctx.clone())?;

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
-use super::spin::Look;
+use super::spin::{Look, Sign};
 use crate::stream::panic_text;
 
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
@@ -29,7 +28,7 @@ impl Sandbox for InProcess {
         let cell = Arc::new(Cell {
             stop,
             outbox: Arc::default(),
-            has_replies: AtomicBool::new(false),
+            has_replies: Sign::default(),
             state: Mutex::new(state),
         });
         cell.wake_engine();
@@ -49,7 +48,7 @@ struct Cell {
     stop: Arc<Stop>,
     outbox: Arc<Outbox>,
     /// Whether there are replies that were not taken: to look for without the lock.
-    has_replies: AtomicBool,
+    has_replies: Sign,
     /// Locked to put something in or to take it out, never while the program runs.
     state: Mutex<State>,
 }
@@ -84,7 +83,7 @@ enum Place {
 #[derive(Default)]
 struct Outbox {
     /// Whether there is something that was not heard: to look for without the lock.
-    has_events: AtomicBool,
+    has_events: Sign,
     /// Locked to put something in or to take it out.
     said: Mutex<Said>,
 }
@@ -107,7 +106,7 @@ impl Outbox {
             let mut said = self.lock();
             said.has_ended |= matches!(event, GuestEvent::Ended(_));
             said.events.push_back(event);
-            self.has_events.store(true, Ordering::Release);
+            self.has_events.set(true);
             said.waiter.take()
         };
         if let Some(waiter) = waiter {
@@ -161,7 +160,7 @@ impl Cell {
                 drop(engine);
                 return self.end(ended);
             }
-            look.out_for(|| self.has_replies.load(Ordering::Acquire));
+            look.out_for(|| self.has_replies.is_set());
             let mut state = self.lock();
             if state.replies.is_empty() && self.stop.why().is_none() {
                 state.place = Place::Parked(engine);
@@ -173,7 +172,7 @@ impl Cell {
 
     /// Changes the replies for the emptied list of those before: two lists go to and fro, and nothing is allocated.
     fn take_replies(&self, state: &mut State, emptied: &mut Vec<HostReply>) {
-        self.has_replies.store(false, Ordering::Relaxed);
+        self.has_replies.set(false);
         std::mem::swap(&mut state.replies, emptied);
     }
 
@@ -197,11 +196,11 @@ impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
         let outbox = &self.cell.outbox;
         if self.is_busy {
-            self.look.out_for(|| outbox.has_events.load(Ordering::Acquire));
+            self.look.out_for(|| outbox.has_events.is_set());
         }
         let mut said = outbox.lock();
         if let Some(event) = said.events.pop_front() {
-            outbox.has_events.store(!said.events.is_empty(), Ordering::Relaxed);
+            outbox.has_events.set(!said.events.is_empty());
             self.is_busy = !matches!(event, GuestEvent::Waiting { .. });
             return Poll::Ready(Some(event));
         }
@@ -217,7 +216,7 @@ impl Session for InProcessSession {
         let idle = {
             let mut state = self.cell.lock();
             state.replies.push(reply);
-            self.cell.has_replies.store(true, Ordering::Release);
+            self.cell.has_replies.set(true);
             state.depart()
         };
         self.cell.give_thread(idle);
