@@ -142,7 +142,10 @@ impl IndentedLines {
             }
             MessageBody::ToolResultUpdate(body) => {
                 let time = duration(Duration::from_millis(body.duration_ms));
-                let error = ["message", "error"].iter().find_map(|key| body.result.get(*key)?.as_str());
+                // What is said to people, if that differs from what the model reads.
+                let of_result =
+                    || ["message", "error"].iter().find_map(|key| body.result.get(*key)?.as_str());
+                let error = body.message.as_deref().or_else(of_result);
                 match error.filter(|_| body.is_error) {
                     Some(error) => format!("← {} failed · {time} · {}", body.name, cut(error, 200)),
                     None if body.is_error => format!("← {} failed · {time}", body.name),

@@ -12,7 +12,7 @@ use super::context::ToolContext;
 use super::reply::ToolReply;
 use super::runtime::{Job, Producer};
 use super::toolset::Toolset;
-use super::traits::{Access, Tool};
+use super::traits::{Access, Risk, Tool};
 use super::typed::{parameters_of, parse_arguments};
 use crate::budget::RunLimits;
 use crate::context::{EnterError, Entered, RunContext, RunSpec, enter_subagent_depth};
@@ -90,6 +90,12 @@ pub trait SubAgentTool: Send + Sync + 'static {
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         let _ = args;
         None
+    }
+
+    /// How much a call may harm beside what the child's own calls do, each of which is checked. A policy goes by it. Default: low.
+    fn risk(&self, args: &Map<String, Value>) -> Risk {
+        let _ = args;
+        Risk::Low
     }
 
     /// Whether a child has this tool too, even where its parent's set lacks it. Default no.
@@ -277,6 +283,10 @@ impl<T: SubAgentTool> Tool for Delegation<T> {
 
     fn access(&self) -> Access {
         Access::Spawn
+    }
+
+    fn risk(&self, args: &Map<String, Value>) -> Risk {
+        self.tool.risk(args)
     }
 
     /// The gate comes before the parameters, so they are checked here.

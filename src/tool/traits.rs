@@ -38,6 +38,13 @@ pub trait Tool: Send + Sync + 'static {
         }
     }
 
+    /// The arguments as rules are also to read them: a tool that knows what its arguments lead to, such as a path through symbolic
+    /// links, says it here, so that no other spelling gets around a rule. Default: they mean what they say.
+    fn meaning(&self, args: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let _ = args;
+        None
+    }
+
     /// What happens to a running call when its run is cancelled. Default: its future is dropped.
     fn on_cancel(&self) -> OnCancel {
         OnCancel::Drop

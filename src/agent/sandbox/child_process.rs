@@ -121,23 +121,24 @@ impl Session for ChildSession {
             let text = "the sandbox process does not read the answers to what it asks";
             return Poll::Ready(Some(GuestEvent::Ended(crashed(text.to_owned()))));
         }
-        let event = match ready!(Pin::new(&mut self.lines).poll_next(cx)) {
-            Some(Ok(line)) => serde_json::from_str(&line).unwrap_or_else(|error| {
-                let line = cap_text(&line, 200);
-                GuestEvent::Ended(crashed(format!(
-                    "the sandbox process said what is no event ({error}): {line}"
-                )))
-            }),
-            Some(Err(error)) => {
-                GuestEvent::Ended(crashed(format!("the sandbox process cannot be heard: {error}")))
-            }
-            None => {
-                let how = match ready!(self.poll_exit(cx)) {
-                    Ok(status) => status.to_string(),
-                    Err(error) => error.to_string(),
-                };
-                GuestEvent::Ended(crashed(format!("the sandbox process crashed ({how})")))
-            }
+        let event = loop {
+            let text = match ready!(Pin::new(&mut self.lines).poll_next(cx)) {
+                Some(Ok(line)) => match serde_json::from_str(&line) {
+                    Ok(event) => break event,
+                    // A line that was cut: what comes next is the process's end.
+                    Err(error) if error.is_eof() => continue,
+                    Err(error) => {
+                        let line = cap_text(&line, 200);
+                        format!("the sandbox process said what is no event ({error}): {line}")
+                    }
+                },
+                Some(Err(error)) => format!("the sandbox process cannot be heard: {error}"),
+                None => match ready!(self.poll_exit(cx)) {
+                    Ok(status) => format!("the sandbox process crashed ({status})"),
+                    Err(error) => format!("the sandbox process crashed ({error})"),
+                },
+            };
+            break GuestEvent::Ended(crashed(text));
         };
         if matches!(event, GuestEvent::Ended(_)) {
             self.has_ended = true;

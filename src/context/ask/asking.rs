@@ -41,12 +41,11 @@ impl RunContext {
         let answer = match &mut open {
             None => Answer::denied(AnsweredBy::Nobody),
             Some(reply) => {
-                let paused = Paused::begin(self.record());
-                let waited = self
-                    .without_permit(self.or_cancel(tokio::time::timeout(question.deadline, &mut *reply)))
-                    .await?;
-                drop(paused);
-                match waited {
+                let waiting = async {
+                    let _paused = Paused::begin(self.record());
+                    self.or_cancel(tokio::time::timeout(question.deadline, &mut *reply)).await
+                };
+                match self.without_permit(waiting).await? {
                     Ok(answer) => answer.unwrap_or_else(|_| Answer::denied(AnsweredBy::Nobody)),
                     Err(_) if asks.close(&request_id) => Answer::denied(AnsweredBy::Timeout),
                     // It came in the same moment.

@@ -1,9 +1,9 @@
 //! What went wrong, in the words of the port: a kind that decides whether it is tried again, and a sentence for people.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use super::loose::Loose;
@@ -87,11 +87,19 @@ pub(super) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
     error
 }
 
-/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds.
+/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let millis = number("retry-after-ms");
-    let seconds = millis.map(|millis| millis / 1000.0).or_else(|| number(RETRY_AFTER.as_str()))?;
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    let date = |name: &str| httpdate::parse_http_date(text(name)?).ok();
+    let until_date = || {
+        let then = date(RETRY_AFTER.as_str())?;
+        // By the server's own clock, where it says what that shows.
+        let now = date(DATE.as_str()).unwrap_or_else(SystemTime::now);
+        Some(then.duration_since(now).unwrap_or_default().as_secs_f64())
+    };
+    let millis = number("retry-after-ms").map(|millis| millis / 1000.0);
+    let seconds = millis.or_else(|| number(RETRY_AFTER.as_str())).or_else(until_date)?;
     // A day is more than anybody waits; it keeps nonsense out of the arithmetic.
     Duration::try_from_secs_f64(seconds.clamp(0.0, 86_400.0)).ok()
 }

@@ -75,7 +75,13 @@ fn the_server_says_when_it_wants_to_be_asked_again() {
     assert_eq!(asked("retry-after", "-3"), Some(Duration::ZERO));
     assert_eq!(asked("retry-after", "NaN"), None);
     assert_eq!(asked("retry-after", "1e300"), Some(Duration::from_hours(24)));
-    assert_eq!(asked("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT"), None);
+    assert_eq!(asked("retry-after", "soon"), None);
+    // As a date: over by now, and ahead of the server's own clock.
+    assert_eq!(asked("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));
+    let headers =
+        [("date", "Fri, 31 Dec 1999 23:59:50 GMT"), ("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT")];
+    let headers = headers.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+    assert_eq!(retry_after(&HeaderMap::from_iter(headers)), Some(Duration::from_secs(9)));
 }
 
 #[test]

@@ -12,8 +12,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// Says of which calls something holds: `[AGENT:]TOOL[(ARGUMENT=PATTERN;…)]`, such as `write_file`, `read_*`,
 /// `write_file(path=docs/**)` or `reviewer:edit_file`. Patterns are globs: `*` stops at a `/`, `**` does not.
 ///
-/// An argument that is no text is compared as JSON. One that looks like a path is compared as it is and with its `.` and `..`
-/// resolved: a rule that permits needs both to fit, one that forbids either of them.
+/// An argument that is no text is compared as JSON. One that looks like a path is compared as it is, with its `.` and `..`
+/// resolved, and as what its tool says that it leads to ([`crate::tool::Tool::meaning`]): a rule that permits needs all of them to fit, one that
+/// asks or forbids any of them. A rule on the path of a tool that goes through directories is about where it begins.
 #[derive(Debug, Clone)]
 pub struct Rule {
     agent: Option<Pattern>,
@@ -78,16 +79,18 @@ impl Rule {
         self.speaks_of(tool) && self.agent.as_ref().is_none_or(|pattern| pattern.matches(agent))
     }
 
-    pub(super) fn fits(&self, args: &Map<String, Value>) -> Fits {
+    pub(super) fn fits(&self, args: &Map<String, Value>, meaning: Option<&Map<String, Value>>) -> Fits {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let of = |(name, pattern): &(String, Pattern)| {
-            let Some(value) = args.get(name) else { return Fits::No };
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let plain = pattern.matches(&text);
-            let resolved = resolved(&text).map_or(plain, |resolved| pattern.matches(&resolved));
-            match (plain, resolved) {
+            let Some(said) = args.get(name).map(text) else { return Fits::No };
+            let meant = meaning.and_then(|meaning| meaning.get(name)).map(text);
+            let readings = [resolved(&said), meant, Some(said)];
+            let mut fitting = readings.iter().flatten().map(|reading| pattern.matches(reading));
+            let first = fitting.next().unwrap_or_default();
+            match (first, fitting.all(|fits| fits == first)) {
                 (true, true) => Fits::Surely,
-                (false, false) => Fits::No,
-                _ => Fits::Perhaps,
+                (false, true) => Fits::No,
+                (_, false) => Fits::Perhaps,
             }
         };
         self.args.iter().map(of).fold(Fits::Surely, |all, one| match (all, one) {

@@ -42,15 +42,19 @@ fn arguments_are_compared_as_they_are_and_as_paths() {
         ("secretkey", Fits::No),
         ("", Fits::No),
     ] {
-        assert_eq!(secret.fits(args(&json!({ "path": path }))), fits, "{path}");
+        assert_eq!(secret.fits(args(&json!({ "path": path })), None), fits, "{path}");
     }
-    assert_eq!(rule("f(path=*.md)").fits(args(&json!({"path": "docs/a.md"}))), Fits::No);
-    assert_eq!(rule("f(path=**/*.md)").fits(args(&json!({"path": "docs/a.md"}))), Fits::Surely);
+    assert_eq!(rule("f(path=*.md)").fits(args(&json!({"path": "docs/a.md"})), None), Fits::No);
+    assert_eq!(rule("f(path=**/*.md)").fits(args(&json!({"path": "docs/a.md"})), None), Fits::Surely);
+    // What the tool says that the path leads to.
+    let leads = json!({ "path": "secret/key" });
+    assert_eq!(secret.fits(args(&json!({"path": "link/key"})), Some(args(&leads))), Fits::Perhaps);
+    assert_eq!(secret.fits(args(&leads), Some(args(&leads))), Fits::Surely);
     // All of several, values that are no texts, and arguments that are not there.
     let both = rule("f(path=a*; count=3 ;flags=\\[*\\])");
-    assert_eq!(both.fits(args(&json!({"path": "ab", "count": 3, "flags": [1]}))), Fits::Surely);
-    assert_eq!(both.fits(args(&json!({"path": "ab", "count": 4, "flags": [1]}))), Fits::No);
-    assert_eq!(both.fits(args(&json!({"path": "ab"}))), Fits::No);
+    assert_eq!(both.fits(args(&json!({"path": "ab", "count": 3, "flags": [1]})), None), Fits::Surely);
+    assert_eq!(both.fits(args(&json!({"path": "ab", "count": 4, "flags": [1]})), None), Fits::No);
+    assert_eq!(both.fits(args(&json!({"path": "ab"})), None), Fits::No);
     assert!(rule("f").is_about_all_arguments() && !both.is_about_all_arguments());
 }
 

@@ -130,8 +130,13 @@ impl Policy {
     }
 
     pub(crate) fn ruling(&self, call: Subject<'_>) -> Ruling {
+        let name = call.tool.spec().name.as_str();
+        let looks_at_arguments = self
+            .rules()
+            .any(|rule| !rule.is_about_all_arguments() && rule.speaks_of_calls_by(call.agent, name));
+        let meaning = if looks_at_arguments { call.tool.meaning(call.args) } else { None };
         let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
-        let rulings = self.layers.iter().map(|layer| layer.ruling(call));
+        let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning.as_ref()));
         rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None })
     }
 
@@ -143,11 +148,11 @@ impl Policy {
 }
 
 impl Layer {
-    fn ruling(&self, call: Subject<'_>) -> Ruling {
+    fn ruling(&self, call: Subject<'_>, meaning: Option<&Map<String, Value>>) -> Ruling {
         let name = call.tool.spec().name.as_str();
         let speaks = |effect: Effect, rule: &Rule| {
             rule.speaks_of_calls_by(call.agent, name)
-                && match rule.fits(call.args) {
+                && match rule.fits(call.args, meaning) {
                     Fits::Surely => true,
                     Fits::Perhaps => effect > Effect::Allow,
                     Fits::No => false,

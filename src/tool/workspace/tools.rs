@@ -134,6 +134,14 @@ where
         OnCancel::Grace
     }
 
+    /// With the place to which the path leads.
+    fn meaning(&self, args: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let place = self.workspace.resolve(args.get("path")?.as_str()?).ok()?;
+        let mut meaning = args.clone();
+        meaning.insert("path".to_owned(), Value::String(place.path().to_string_lossy().into_owned()));
+        Some(meaning)
+    }
+
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         (self.status)(args)
     }

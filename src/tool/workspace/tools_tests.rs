@@ -70,3 +70,31 @@ async fn writing_waits_to_be_allowed() {
     let edit = json!({"path": "new.txt", "old_text": "text", "new_text": "x"});
     assert_eq!(error_of(&bench.call("edit_file", edit).await.reply).0, "tool_denied");
 }
+
+/// A rule on a path holds for whatever leads to the place: other spellings, absolute paths, symbolic links.
+#[cfg(unix)]
+#[test]
+fn a_rule_on_a_path_is_about_the_place() {
+    use crate::tool::{Effect, Policy};
+    let kit = Kit::new();
+    kit.file("secret/key", "k");
+    kit.file("docs/a.md", "a");
+    kit.link("../secret", "docs/link");
+    let tools = kit.workspace.add_to(&Toolset::new()).unwrap();
+    let policy = Policy::default()
+        .with(Effect::Allow, "write_file(path=docs/**)".parse().unwrap())
+        .with(Effect::Deny, "read_file(path=secret/**)".parse().unwrap());
+    let effect = |tool: &str, path: &str| {
+        let args = Map::from_iter([("path".to_owned(), json!(path))]);
+        policy.rule_on(&**tools.get(tool).unwrap(), &args, "agent").effect
+    };
+    let absolute = kit.path("secret/key").display().to_string();
+    for path in ["secret/key", "./secret/key", "docs/link/key", "docs/../secret/key", &absolute] {
+        assert_eq!(effect("read_file", path), Effect::Deny, "{path}");
+    }
+    assert_eq!(effect("read_file", "docs/a.md"), Effect::Allow);
+    assert_eq!(effect("write_file", "docs/new/b.md"), Effect::Allow);
+    for path in ["docs/link/key", "docs/link/new", "src/a.rs", "../docs/a.md"] {
+        assert_eq!(effect("write_file", path), Effect::Ask, "{path}");
+    }
+}

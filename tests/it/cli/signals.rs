@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,11 @@ fn assert_cancelled(ran: &Ran, runs: usize, by: &str) {
 fn a_signal_ends_every_run_and_the_log_is_complete() {
     let script = Scripted::new(parent_of(3, json!([{"text": "partial", "hang": true}])));
     for (signal, by) in [("INT", "user"), ("TERM", "shutdown"), ("HUP", "shutdown")] {
+        let children = Cell::new(0);
         let running = script.run_until(&[], |message| {
-            message["content"] == "partial" && message["parent_run_id"].is_string()
+            let speaks = message["content"] == "partial" && message["parent_run_id"].is_string();
+            children.set(children.get() + u32::from(speaks));
+            children.get() == 3
         });
         running.signal(signal);
         assert_cancelled(&running.end().verified(), 4, by);
