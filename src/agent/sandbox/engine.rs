@@ -58,10 +58,13 @@ impl Stop {
 
     /// Why it is to stop, if it is.
     pub(super) fn why(&self) -> Option<GuestErrorKind> {
-        if self.is_cancelled.load(Ordering::Acquire) {
-            return Some(GuestErrorKind::Cancelled);
-        }
-        (self.elapsed() >= self.until.load(Ordering::Acquire)).then_some(GuestErrorKind::TimedOut)
+        let is_late = || self.elapsed() >= self.until.load(Ordering::Acquire);
+        self.cancelled().or_else(|| is_late().then_some(GuestErrorKind::TimedOut))
+    }
+
+    /// As [`Stop::why`], without a look at the clock.
+    fn cancelled(&self) -> Option<GuestErrorKind> {
+        self.is_cancelled.load(Ordering::Acquire).then_some(GuestErrorKind::Cancelled)
     }
 }
 
@@ -69,7 +72,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Jobs between two looks whether the program is to stop.
+/// Jobs between two looks at the clock.
 const JOBS: u32 = 16;
 
 /// A program in its runtime. A runtime of its own for each: nothing survives it.
@@ -119,8 +122,7 @@ impl Engine {
         Ok(Self { program, stop, guest, has_begun: false, answered: 0, context })
     }
 
-    /// Runs until the program waits or has ended. After the end there is no step.
-    /// The replies are taken out of their list.
+    /// Runs until the program waits or has ended, and empties the list of replies. After the end there is no step.
     pub(super) fn step(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
         let stop = Arc::clone(&self.stop);
         stop.during(|| self.step_on(replies))
@@ -166,10 +168,9 @@ impl Engine {
         let mut jobs = 0_u32;
         while ctx.execute_pending_job() {
             jobs = jobs.wrapping_add(1);
-            // Endless small jobs do not meet the interrupt handler. A look at the clock costs as much as the smallest.
-            if jobs.is_multiple_of(JOBS)
-                && let Some(kind) = self.stop.why()
-            {
+            // Endless small jobs do not meet the interrupt handler. A look at the clock costs as much as such a job.
+            let why = if jobs.is_multiple_of(JOBS) { self.stop.why() } else { self.stop.cancelled() };
+            if let Some(kind) = why {
                 return Some(Err(self.stopped(kind)));
             }
         }

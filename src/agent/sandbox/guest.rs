@@ -139,7 +139,8 @@ impl Guest {
             state.held += bytes;
             id
         };
-        // Said before the rest, so that the host does its part while the engine does its own.
+        // Said before the rest, so that the host does its part while the engine does its own. If there is no memory for that, the
+        // call throws although the host makes it, and nobody waits for its answer.
         (self.say)(GuestEvent::Ask { id, ask });
         let error = Exception::from_message(ctx.clone(), "")?.into_object();
         if let Some(pending) = ctx.userdata::<Pending<'js>>() {

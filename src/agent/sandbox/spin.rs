@@ -30,6 +30,7 @@ pub(super) struct Sign(AtomicBool);
 
 impl Sign {
     /// What was written before it was set is seen after it is.
+    #[inline]
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
