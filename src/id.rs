@@ -267,6 +267,10 @@ mod tests {
         let text = ids[7].to_string();
         assert_eq!(Uuid::parse_str(&text).unwrap().get_version_num(), 7);
         assert_eq!(RunId::parse(&text), ids[7]);
+        assert!(text.ends_with(&ids[7].short()));
+        let others = ["00000000-0000-0000-0000-00000000000f", "root", "a-longer-id", ""]
+            .map(|id| RunId::parse(id).short());
+        assert_eq!(others, ["0000000f", "root", "onger-id", ""]);
     }
 
     #[test]

@@ -161,6 +161,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn answers_are_what_the_engines_own_parser_makes_of_them() {
+        let context = rquickjs::Context::full(&rquickjs::Runtime::new().unwrap()).unwrap();
+        context.with(|ctx| {
+            let same: Function<'_> = ctx
+                .eval("(a, b) => Object.is(a, b) || typeof a === 'object' && JSON.stringify(a) === JSON.stringify(b)")
+                .unwrap();
+            for text in [
+                "null", "true", "false", "0", "-0", "7", "-7", "2147483647", "-2147483648", "2147483648",
+                "9007199254740993", "1.5", "1e3", "\"7\"", "\"\"", "[1]", "{\"a\":null}",
+            ] {
+                let values = (decoded(&ctx, text.to_owned()).unwrap(), ctx.json_parse(text).unwrap());
+                assert!(same.call::<_, bool>(values).unwrap(), "{text}");
+            }
+            for text in ["", "+1", "-", "x"] {
+                assert!(decoded(&ctx, text.to_owned()).is_err(), "{text}");
+                ctx.catch();
+            }
+        });
+    }
+
+    #[test]
     fn half_characters_do_not_lose_the_whole() {
         assert_eq!(read_json(r#"{"a": "x\ud800y"}"#).unwrap(), json!({"a": "x\u{FFFD}y"}));
         assert_eq!(
