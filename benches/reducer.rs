@@ -110,6 +110,7 @@ fn started() -> MessageBody {
         model: None,
         attempt: None,
         branch: None,
+        timeout_ms: None,
         extra: Extra::default(),
     }
     .into()

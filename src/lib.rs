@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | – | the core: messages, tree, bus, pipe, models, tools, agents; no HTTP, no database, no JavaScript engine | always |
 //! | `workspace` | the tools that read and change a directory, on ripgrep's own crates | through `cli` |
+//! | `catalogue` | agents that are files (`agents/<name>.md`), and the tool that delegates to them by name | through `cli` |
 //! | `codeact` | agents that act by writing JavaScript, and scripts: QuickJS, in this process or in one of its own | through `cli` |
 //! | `providers` | models of providers over HTTP: OpenAI and compatible servers, Anthropic, Gemini, Ollama and others | through `cli` |
 //! | `cli` | the program `anabranch`: flags, the live tree in the terminal | yes |
@@ -47,6 +48,9 @@ pub mod model;
 pub mod tool;
 
 pub mod agent;
+
+#[cfg(feature = "catalogue")]
+pub mod catalogue;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -7,7 +7,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::budget::RunLimits;
-use crate::tool::{SubAgentRun, SubAgentTool, ToolReply, Toolset};
+use crate::context::RunContext;
+use crate::forward::forward_subagent_stream;
+use crate::outcome::SubAgentOutcome;
+use crate::tool::shared::{Author, Namespace, SharedResults};
+use crate::tool::{Delegated, SubAgentRun, SubAgentTool, ToolContext, ToolReply, Toolset};
 
 /// The tool `run_subtask`. The child has every tool of its parent, this one included, and answers in prose.
 #[derive(Debug, Clone, Default)]
@@ -101,12 +105,35 @@ impl SubAgentTool for RunSubtask {
         true
     }
 
+    async fn drive(&self, child: Delegated, _: &ToolContext) -> ToolReply {
+        let (run, entered, stream) = child.into_parts();
+        let (shared, author) = sharing(&entered.context());
+        let outcome = forward_subagent_stream(stream, entered).await;
+        share(&shared, &author, &outcome);
+        run.settle(&outcome, &author.run_id.to_string())
+    }
+
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         Some(match args.get("description").and_then(text) {
             Some(description) => format!("Running subtask: {description}"),
             None => "Running subtask".to_owned(),
         })
     }
+}
+
+/// Where a subtask that has begun will put what it came to, and in whose name.
+pub(super) fn sharing(child: &RunContext) -> (SharedResults, Author) {
+    (SharedResults::of(child.root()), Author::from(child))
+}
+
+/// Puts what a subtask came to among the tree's shared results, by the id of its run.
+pub(super) fn share(shared: &SharedResults, author: &Author, outcome: &SubAgentOutcome) {
+    let result = match (outcome.result(), outcome.error_text()) {
+        (Some(result), _) => Ok(result.clone()),
+        (None, error) => Err(error.unwrap_or_default()),
+    };
+    // Where there is no room it is left out, which a list of them says.
+    let _ = shared.put(Namespace::Task, &author.run_id.to_string(), "", result, author);
 }
 
 /// A text that is not blank, trimmed.

@@ -47,6 +47,14 @@ pub(super) enum Command {
     #[command(after_help = EXIT_STATUS)]
     Script(Box<ScriptArgs>),
 
+    /// List the agents that are defined by files, and each file that cannot be used.
+    ///
+    /// An agent is a file NAME.md: front matter with a description, and a prompt. Every agent of `run` can delegate to it by its
+    /// name. They are read from the directories of --agents, from agents/ and .claude/agents/ of the workspace, and from
+    /// anabranch/agents/ of the user's configuration directory; the first one of a name counts.
+    #[command(after_help = "Exit status: 0, also where files cannot be used; 2 bad usage.")]
+    Agents(AgentsArgs),
+
     /// Fold a log to its tree and print it.
     ///
     /// Lines that are no messages of the log are reported on stderr and left out. The exit status is that of the root's
@@ -157,6 +165,11 @@ pub(super) struct HostArgs {
     )]
     pub(super) workspace: PathBuf,
 
+    /// A directory of agents, each a file NAME.md, that comes before those of the workspace and the user: see
+    /// `anabranch agents --help`. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    pub(super) agents: Vec<PathBuf>,
+
     /// What to print.
     #[arg(
         long,
@@ -179,6 +192,11 @@ pub(super) struct HostArgs {
     /// Deny these calls. A denied call is answered with a refusal, and the run goes on. It wins over --allow and --ask.
     #[arg(long, value_name = "TOOL", value_parser = rules)]
     pub(super) deny: Vec<RuleList>,
+
+    /// Ask nobody: calls that have to be asked for are denied at once. Without it, whoever sits at the terminal is asked: where
+    /// the live tree is drawn, and standard input is a terminal too.
+    #[arg(long)]
+    pub(super) no_ask: bool,
 
     /// Add a set of tools: `chaos` has tools that sleep, hang, fail, panic and flood, for whoever tests an agent or a UI.
     #[arg(long, value_name = "SET", value_delimiter = ',')]
@@ -291,6 +309,36 @@ pub(crate) enum BackgroundPolicy {
     Join,
     /// Cancel them.
     Cancel,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AgentsArgs {
+    /// What to print.
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(super) output: AgentsOutput,
+
+    /// The workspace in which they are looked for.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = ".",
+        env = "ANABRANCH_WORKSPACE",
+        hide_env_values = true
+    )]
+    pub(super) workspace: PathBuf,
+
+    /// A directory of agents that comes before those of the workspace and the user. Repeatable.
+    #[arg(long, value_name = "DIR")]
+    pub(super) agents: Vec<PathBuf>,
+}
+
+/// What `agents` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AgentsOutput {
+    /// For a person.
+    Text,
+    /// One JSON object: `agents`, `errors`, `warnings`, `shadowed`.
+    Json,
 }
 
 #[derive(Debug, Args)]

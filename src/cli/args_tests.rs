@@ -134,7 +134,7 @@ fn what_cannot_be_used_is_named_with_a_way_out() {
 /// The help is a contract too. To accept a change: `UPDATE_GOLDEN=1 cargo test help_is_golden`.
 #[test]
 fn help_is_golden() {
-    for name in ["", "run", "script", "plan", "replay", "verify"] {
+    for name in ["", "run", "script", "plan", "agents", "replay", "verify"] {
         let args = ["anabranch", name, "--help"];
         let help = Cli::try_parse_from(args.iter().filter(|arg| !arg.is_empty())).unwrap_err().to_string();
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");

@@ -11,7 +11,7 @@ use super::options::{RunOptions, UsageError};
 use super::output::{Streams, complain, delivered};
 use super::plan::{self, PlanOptions};
 use super::script::{self, ScriptOptions};
-use super::{replay, run, verify};
+use super::{agents, replay, run, verify};
 use crate::agent::sandbox::serve_stdio;
 
 /// The whole program. Prints through `io::Write`, so that a closed pipe is an error that it handles, never a panic.
@@ -38,6 +38,13 @@ pub fn main() -> ExitCode {
             Ok(options) => script::script(&options),
             Err(error) => bad_usage("script", &error),
         },
+        Command::Agents(args) => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            match agents::agents(&args, &mut out, &mut io::stderr()) {
+                Ok(status) => status.into(),
+                Err(error) => bad_usage("agents", &error),
+            }
+        }
         Command::Replay(args) => {
             let mut out = io::BufWriter::new(io::stdout().lock());
             replay::replay(&args, Streams::of_process(), &mut out, &mut io::stderr()).into()

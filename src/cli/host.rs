@@ -2,6 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,13 +19,14 @@ use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
 use crate::agent::script::PlanOrchestrationScript;
 use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
+use crate::catalogue::{Catalogue, Delegate, Spawner};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::forward::RootRun;
-use crate::model::{ChatModel, OfflineModel, ProviderModel, Script, ScriptModel};
+use crate::model::{ChatModel, OfflineModel, ProviderModel, ProviderName, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
-use crate::tool::{AskUser, Policy, Producer, Toolset, chaos};
+use crate::tool::{AskUser, Policy, Producer, Toolset, chaos, shared};
 
 /// What the agents of a command run on.
 pub(super) struct Host {
@@ -67,7 +69,7 @@ impl Host {
             }
         };
         let panics = Panics::watch(matches!(display, Display::LiveOnStderr | Display::LiveOnStdout));
-        let work = go(root(options), start, display, streams, &panics);
+        let work = go(root(options), start, Shows { display, streams, asks: options.asks }, &panics);
         let status = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         panics.tell(&mut io::stderr());
         let status = status.unwrap_or_else(|_| {
@@ -144,13 +146,38 @@ fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
 }
 
 fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
-    let tools = Workspace::open(&options.workspace)?.add_to(&Toolset::new())?;
+    let spawner = Spawner::new(Catalogue::standard(options.agents.iter().cloned(), &options.workspace))
+        .preamble(Spawner::WORKSPACE_PREAMBLE)
+        .models(models(options.model.clone()));
+    let tools = tools_of(&options.workspace, spawner, sandbox)?;
+    if options.chaos { chaos::add_to(&tools) } else { Ok(tools) }
+}
+
+/// The tools of every agent in a workspace.
+pub(super) fn tools_of(workspace: &Path, spawner: Spawner, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
+    let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
     let tools = tools.with(AskUser::new())?;
     let tools = Detached::new().add_to(&tools)?;
+    let tools = Delegate::new(spawner).add_to(&tools)?;
     let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
     let tools = tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))?;
-    if options.chaos { chaos::add_to(&tools) } else { Ok(tools) }
+    shared::add_to(&tools)
+}
+
+/// The models that definitions may ask for. Where no provider was asked for, a file of a workspace does not make one be asked.
+fn models(host: ModelChoice) -> impl Fn(&str) -> Result<Arc<dyn ChatModel>> + Send + Sync + 'static {
+    move |asked: &str| {
+        let fail = |reason: &str| -> crate::error::Error {
+            ErrorKind::Model { name: asked.to_owned(), reason: reason.to_owned() }.into()
+        };
+        let ModelChoice::Provider { name: own, base_url } = &host else {
+            return Err(fail("no provider is asked with this --model"));
+        };
+        let name: ProviderName = asked.parse().map_err(|_| fail("models are named PROVIDER:MODEL"))?;
+        let base_url = base_url.clone().filter(|_| name.provider() == own.provider());
+        model(&ModelChoice::Provider { name, base_url })
+    }
 }
 
 fn root(options: &HostOptions) -> RootBuilder {
@@ -181,15 +208,22 @@ fn root(options: &HostOptions) -> RootBuilder {
     }
 }
 
+/// How a run is shown.
+struct Shows {
+    display: Display,
+    streams: Streams,
+    asks: bool,
+}
+
 async fn go(
     root: RootBuilder,
     start: impl FnOnce(&Root) -> RootRun,
-    display: Display,
-    streams: Streams,
+    shows: Shows,
     panics: &Panics,
 ) -> ExitStatus {
+    let Shows { display, streams, asks } = shows;
     let mut err = io::stderr();
-    let screen = match Screen::new(display, streams) {
+    let screen = match Screen::new(display, streams, asks) {
         Ok(screen) => screen,
         Err(error) => {
             complain(&mut err, format_args!("error: no thread for the output: {error}"));

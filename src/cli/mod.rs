@@ -7,10 +7,13 @@
 //! | `run` | runs an agent on a task in a workspace |
 //! | `plan` | plans a workflow graph, and runs it with `--execute` |
 //! | `script` | runs an orchestration script |
+//! | `agents` | lists the agents that are defined by files |
 //! | `replay` | folds a log to its tree and prints it |
 //! | `verify` | holds a log against the invariants |
 
+mod agents;
 mod args;
+mod ask;
 mod entry;
 mod exit;
 mod host;

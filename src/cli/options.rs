@@ -30,10 +30,14 @@ pub(crate) struct HostOptions {
     pub(crate) model: ModelChoice,
     /// A directory that can be read, absolute, without symbolic links.
     pub(crate) workspace: PathBuf,
+    /// Directories of agents, before those of the workspace; they can be read.
+    pub(crate) agents: Vec<PathBuf>,
     /// What to print.
     pub(crate) output: RunOutput,
     /// Calls that are made without asking, that are asked for, and that are not made. No rule is in two of them.
     pub(crate) rules: Vec<(Effect, Rule)>,
+    /// Whether the person at the terminal is asked.
+    pub(crate) asks: bool,
     /// Whether the fault tools are there.
     pub(crate) chaos: bool,
     /// Where code runs.
@@ -126,9 +130,11 @@ impl TryFrom<HostArgs> for HostOptions {
         }
         Ok(Self {
             model: model(&args.model, args.base_url)?,
-            workspace: workspace(&args.workspace)?,
+            workspace: directory("--workspace", &args.workspace)?,
+            agents: agents(&args.agents)?,
             output: args.output,
             rules: policy_rules(args.allow, args.ask, args.deny)?,
+            asks: !args.no_ask,
             chaos: args.tools.contains(&ToolSet::Chaos),
             sandbox: args.sandbox,
             seed: args.seed,
@@ -205,9 +211,15 @@ fn model(name: &str, base_url: Option<String>) -> Result<ModelChoice, UsageError
     }
 }
 
-fn workspace(path: &Path) -> Result<PathBuf, UsageError> {
+/// The directories of `--agents`.
+pub(super) fn agents(paths: &[PathBuf]) -> Result<Vec<PathBuf>, UsageError> {
+    paths.iter().map(|path| directory("--agents", path)).collect()
+}
+
+/// A directory that can be read, without symbolic links in its path.
+pub(super) fn directory(flag: &'static str, path: &Path) -> Result<PathBuf, UsageError> {
     let fail = |error: std::io::Error| UsageError {
-        flag: "--workspace",
+        flag,
         value: path.display().to_string(),
         what: error.to_string(),
         fix: "name a directory that can be read".into(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::ask::{Asker, Step};
 use super::lines::IndentedLines;
 use super::live::{FRAME, LiveTree};
 use super::outlet::Outlet;
@@ -34,6 +35,8 @@ const STOPPED: Duration = FRAME.saturating_mul(8);
 pub(super) struct Screen {
     display: Display,
     streams: Streams,
+    /// Whether the person at the terminal is asked.
+    asks: bool,
     /// Where something is shown before the run has ended.
     outlet: Option<Outlet>,
 }
@@ -47,13 +50,14 @@ pub(super) struct Shown {
 }
 
 impl Screen {
-    pub(super) fn new(display: Display, streams: Streams) -> io::Result<Self> {
+    /// `asks`: what needs a person is asked where the tree is live and standard input is a terminal; nobody is asked otherwise.
+    pub(super) fn new(display: Display, streams: Streams, asks: bool) -> io::Result<Self> {
         let outlet = match display {
             Display::Result => None,
             Display::LiveOnStderr => Some(Outlet::new(io::stderr())?),
             Display::LiveOnStdout | Display::Lines | Display::Messages => Some(Outlet::new(io::stdout())?),
         };
-        Ok(Self { display, streams, outlet })
+        Ok(Self { display, streams, asks, outlet })
     }
 
     pub(super) fn outlet(&self) -> Option<&Outlet> {
@@ -92,6 +96,8 @@ impl Screen {
             Ok(tree) => tree.colours(self.streams.colours),
             Err(error) => return Shown { outcome: run.settle().await, printed: Err(error) },
         };
+        // Before the run begins: its agents are offered what needs a person only where one is.
+        let mut asker = if self.asks { Asker::attach(root) } else { None };
         let mut resumed = Resumed::listen();
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,7 +116,19 @@ impl Screen {
             });
             tokio::select! {
                 () = ended => break,
-                () = resumed.next() => tree.begin_anew(),
+                () = resumed.next() => {
+                    tree.begin_anew();
+                    if let Some(asker) = &mut asker {
+                        asker.begin_anew();
+                    }
+                }
+                step = next(&mut asker) => if let Some(at_work) = &mut asker {
+                    match at_work.take(step, &mut tree) {
+                        Ok(true) => {}
+                        Ok(false) => asker = None,
+                        Err(error) => printed = Err(error),
+                    }
+                },
                 () = &mut cancelled, if !is_cancelled => {
                     is_cancelled = true;
                     tree.note(CANCELLING);
@@ -120,7 +138,19 @@ impl Screen {
                     let was_stopped = now - std::mem::replace(&mut latest, now) > STOPPED;
                     // What a stopped terminal has not taken yet is not heaped up.
                     if !was_stopped && outlet.is_idle() {
-                        printed = tree.draw(root.clock().now()).map(drop);
+                        let now = root.clock().now();
+                        printed = match &mut asker {
+                            Some(open) if open.is_open() => open.draw(&mut tree, now).map(|is_there| {
+                                if !is_there {
+                                    asker = None;
+                                }
+                            }),
+                            _ => tree.draw(now).map(drop),
+                        };
+                    }
+                    if printed.is_err() {
+                        // Nobody sees a question any more.
+                        asker = None;
                     }
                     if printed.is_err() && self.display == Display::LiveOnStdout {
                         // Dropping the end only ends the waiting for it: the run is driven on here.
@@ -128,6 +158,9 @@ impl Screen {
                     }
                 }
             }
+        }
+        if let Some(asker) = &mut asker {
+            asker.end(&mut tree);
         }
         if printed.is_ok() {
             printed = tree.finish();
@@ -137,6 +170,14 @@ impl Screen {
         }
         let outcome = run.settle().await;
         Shown { outcome, printed }
+    }
+}
+
+/// What happens next with questions.
+async fn next(asker: &mut Option<Asker>) -> Step {
+    match asker {
+        Some(asker) => asker.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -78,26 +78,28 @@ fn keep(text: &str, columns: usize) -> (String, bool) {
 /// `tail` bytes are looked at.
 pub(crate) fn wrap_end(text: &str, tail: usize, columns: usize, rows: usize) -> Vec<String> {
     let from = text.floor_char_boundary(text.len().saturating_sub(tail));
-    let mut wrapped = Vec::new();
-    for line in text.get(from..).unwrap_or_default().lines().filter(|line| !line.trim().is_empty()) {
-        let line = one_line(line.trim_end());
-        let mut rest = line.as_str();
-        while !rest.is_empty() {
-            let mut end = keep_bytes(rest, columns);
-            if end == 0 {
-                break;
-            }
-            if end < rest.len()
-                && let Some(space) =
-                    rest.get(..end).and_then(|head| head.rfind(' ')).filter(|at| *at > end / 2)
-            {
-                end = space + 1;
-            }
-            wrapped.push(fit(rest.get(..end).unwrap_or_default().trim_end(), columns));
-            rest = rest.get(end..).unwrap_or_default();
-        }
-    }
+    let lines = text.get(from..).unwrap_or_default().lines().filter(|line| !line.trim().is_empty());
+    let mut wrapped: Vec<String> = lines.flat_map(|line| wrap_line(line, columns)).collect();
     wrapped.split_off(wrapped.len().saturating_sub(rows))
+}
+
+/// One line, wrapped to `columns`, at spaces where that is possible. Of an empty one, an empty one.
+pub(crate) fn wrap_line(line: &str, columns: usize) -> impl Iterator<Item = String> + use<> {
+    let line = one_line(line.trim_end());
+    let mut from = 0;
+    let mut is_first = true;
+    std::iter::from_fn(move || {
+        let rest = line.get(from..).filter(|rest| !rest.is_empty() || is_first)?;
+        is_first = false;
+        let mut end = keep_bytes(rest, columns);
+        if end < rest.len()
+            && let Some(space) = rest.get(..end).and_then(|head| head.rfind(' ')).filter(|at| *at > end / 2)
+        {
+            end = space + 1;
+        }
+        from += end;
+        Some(fit(rest.get(..end).unwrap_or_default().trim_end(), columns))
+    })
 }
 
 /// How many bytes of a text fit into `columns`; at least one visible character, so that a loop gets on.

@@ -13,7 +13,7 @@ use super::work::Work;
 use crate::budget::RunLimits;
 use crate::cancel::CancelToken;
 use crate::id::Seq;
-use crate::message::{Origin, RunStarted, Scope, Timestamp};
+use crate::message::{FinalCounters, Origin, RunStarted, Scope, Timestamp};
 use crate::outcome::{LimitKind, SubAgentOutcome, Usage};
 use crate::tree::RunWatch;
 
@@ -54,6 +54,8 @@ pub(crate) struct RunState {
     /// How somebody else than its own pipe ended the run.
     pub(crate) ended_outside: Option<Box<SubAgentOutcome>>,
     pub(crate) late: u64,
+    /// What its terminal says.
+    pub(crate) counters: Option<FinalCounters>,
     /// What the turn that is under way used so far; charged when it finishes, or when the run does.
     pub(crate) turn_usage: Usage,
     pub(crate) children_usage: Usage,

@@ -342,6 +342,7 @@ pub(super) fn started(spec: RunSpec) -> RunStarted {
         model: spec.model,
         attempt: spec.attempt,
         branch: spec.branch,
+        timeout_ms: spec.limits.wall.bound().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         extra: Extra::default(),
     }
 }

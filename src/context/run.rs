@@ -9,7 +9,7 @@ use super::spec::{Birth, EnterError, Entered, RunSpec};
 use crate::budget::{Refusal, RefusalKind, RunLimits, WhenFull};
 use crate::cancel::{CancelToken, Cancelled};
 use crate::id::RunId;
-use crate::message::{Origin, Scope};
+use crate::message::{FinalCounters, Origin, Scope};
 use crate::outcome::{CancelledBy, LimitKind, Usage};
 
 /// The context of one run. Cheap to clone; clones are the same run.
@@ -65,6 +65,12 @@ impl RunContext {
     #[must_use]
     pub fn limits(&self) -> &RunLimits {
         &self.0.limits
+    }
+
+    /// What the run came to in numbers, as its terminal says it; none before it has settled.
+    #[must_use]
+    pub fn final_counters(&self) -> Option<FinalCounters> {
+        self.0.lock().counters
     }
 
     /// The run's cancellation.

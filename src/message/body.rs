@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
-use super::parts::{Chunk, Extra, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
+use super::parts::{Chunk, Extra, FinalCounters, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
 use super::size::Weigh;
 use crate::id::ToolCallId;
 use crate::outcome::{
@@ -157,6 +157,8 @@ bodies! {
         attempt: u32,
         /// The branch of an ensemble.
         branch: String,
+        /// The time that it was given when it was spawned, in milliseconds.
+        timeout_ms: u64,
     }
 
     /// The last message of a run.
@@ -390,17 +392,6 @@ impl MessageBody {
         let (node_id, node_name) = (who.to_owned(), who.to_owned());
         LogUpdate { content: content.into(), severity, node_id, node_name, extra: Extra::default() }.into()
     }
-}
-
-/// The counters of a run at its end.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct FinalCounters {
-    pub(crate) usage: Usage,
-    pub(crate) subtree_usage: Usage,
-    pub(crate) turns: u64,
-    pub(crate) tool_calls: u64,
-    pub(crate) duration_ms: u64,
-    pub(crate) late: u64,
 }
 
 impl RunFinished {

@@ -13,14 +13,13 @@ mod size;
 mod tag;
 mod wire;
 
-pub(crate) use body::FinalCounters;
 pub use body::{
     Alert, Ask, AskAnswered, ErrorNotice, LogUpdate, MessageBody, PlanningUpdate, Queued, Retrying,
     RunFinished, RunStarted, StepResult, TaskUpdate, TodoUpdate, ToolCallUpdate, ToolResultUpdate,
     TurnFinished,
 };
 pub use nesting::{Nesting, Origin, Timestamp};
-pub use parts::{Chunk, ChunkMeta, Extra, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
+pub use parts::{Chunk, ChunkMeta, Extra, FinalCounters, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
 pub use processing::ProcessingMessage;
-pub(crate) use size::{cap_map, cap_text, cap_value, map_bytes};
+pub(crate) use size::{cap_map, cap_text, cap_value, map_bytes, value_bytes};
 pub use tag::Tag;

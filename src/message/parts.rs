@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::outcome::words;
+use crate::outcome::{Usage, words};
 
 /// A piece of text as it streams. The one body that is not behind a pointer of its own: most messages are this.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -111,6 +111,23 @@ pub struct Todo {
     pub content: String,
     /// `pending`, `in_progress` or `completed`; other words are kept.
     pub status: String,
+}
+
+/// The counters of a run at its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FinalCounters {
+    /// What it used.
+    pub usage: Usage,
+    /// What it and its descendants used.
+    pub subtree_usage: Usage,
+    /// Model turns.
+    pub turns: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+    /// From its first message to its last.
+    pub duration_ms: u64,
+    /// Messages that were discarded because they came too late.
+    pub late: u64,
 }
 
 /// Keys that this version does not know, in their order and byte for byte.

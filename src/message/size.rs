@@ -290,7 +290,8 @@ pub(crate) fn cap_map(mut map: Map<String, Value>, max: usize) -> Map<String, Va
     Map::from_iter([("result".to_owned(), json!(text))])
 }
 
-fn value_bytes(value: &Value) -> usize {
+/// About how many bytes of memory a value holds: what [`cap_value`] goes by.
+pub(crate) fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 16,
         Value::String(text) => 24 + text.len(),

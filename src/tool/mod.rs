@@ -14,6 +14,7 @@ mod policy;
 mod reply;
 mod runtime;
 mod schema;
+pub mod shared;
 mod sub_agent;
 #[cfg(test)]
 mod test_kit;
@@ -35,6 +36,8 @@ pub use policy::{
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};
 pub use schema::Schema;
+#[cfg(feature = "catalogue")]
+pub(crate) use sub_agent::{Birth, refused};
 pub use sub_agent::{Delegated, SubAgentRun, SubAgentTool};
 pub use toolset::Toolset;
 pub(crate) use toolset::{MAX_NAME, is_tool_name};

@@ -8,18 +8,21 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::caller::Caller;
 use super::context::ToolContext;
+use super::policy::Policy;
 use super::reply::ToolReply;
 use super::runtime::{Job, Producer};
 use super::toolset::Toolset;
 use super::traits::{Access, Risk, Tool};
 use super::typed::{parameters_of, parse_arguments};
-use crate::budget::RunLimits;
+use crate::budget::{Refusal, RunLimits};
 use crate::context::{EnterError, Entered, RunContext, RunSpec, enter_subagent_depth};
 use crate::error::Result;
 use crate::forward::forward_subagent_stream;
+use crate::id::ToolCallId;
 use crate::message::Scope;
-use crate::model::ToolSpec;
+use crate::model::{ChatModel, ToolSpec};
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
 
@@ -162,6 +165,12 @@ impl Delegated {
         self.run.settle(&outcome, &run_id)
     }
 
+    /// Runs it to its end, for who says it otherwise.
+    #[cfg(feature = "catalogue")]
+    pub(crate) async fn outcome(self) -> SubAgentOutcome {
+        forward_subagent_stream(self.stream, self.entered).await
+    }
+
     /// Its parts, for who drives it on a task.
     pub(crate) fn into_parts(self) -> (SubAgentRun, Entered, SubAgentStream) {
         (self.run, self.entered, self.stream)
@@ -183,6 +192,12 @@ pub struct SubAgentRun {
     pub output_schema: Option<Arc<Value>>,
     /// What runs it, where that depends on the parameters. None: the tool's [`SubAgentTool::producer`].
     pub producer: Option<Arc<dyn Producer>>,
+    /// Its model, which the runs below it have too. None: its parent's.
+    pub model: Option<Arc<dyn ChatModel>>,
+    /// What it, and the runs below it, may do less than its parent: it [narrows](Policy::narrowed_by) the parent's. None: nothing less.
+    pub policy: Option<Policy>,
+    /// Tools of this run alone, besides those of [`SubAgentTool::child_tools`]; they win over others of their names.
+    pub own_tools: Toolset,
     /// Model turns; none is the producer's default.
     pub max_turns: Option<u64>,
     /// Further limits; the parent's narrow them.
@@ -218,6 +233,9 @@ impl SubAgentRun {
             system_prompt: None,
             output_schema: None,
             producer: None,
+            model: None,
+            policy: None,
+            own_tools: Toolset::new(),
             max_turns: None,
             limits: RunLimits::default(),
             error_code: format!("{agent}_failed").into(),
@@ -301,67 +319,110 @@ impl<T: SubAgentTool> Tool for Delegation<T> {
 
 impl<T: SubAgentTool> Delegation<T> {
     async fn delegate(&self, args: Map<String, Value>, cx: ToolContext) -> ToolReply {
-        let refused = |value: Value| ToolReply {
-            for_person: value.get("message").and_then(Value::as_str).map(str::to_owned),
-            for_model: value,
-            is_error: true,
-            finishes_with: None,
-            aborts_with: None,
-        };
         if let Err(refusal) = enter_subagent_depth(cx.run(), self.tool.noun()) {
-            return refused(refusal.to_value());
+            return refused(&refusal);
         }
         let args = match cx.tools().entry(&self.spec.name) {
             Some(entry) if !self.tool.checks_arguments() => entry.fitting(args),
             _ => Ok(args),
         };
         let run = args.and_then(parse_arguments).and_then(|params| self.tool.build_run(params));
-        let run = match run {
+        let mut run = match run {
             Ok(run) => run,
             Err(reply) => return reply,
         };
-        let runtime = Arc::clone(cx.runtime());
-        let producer = run
-            .producer
-            .clone()
-            .or_else(|| self.tool.producer())
-            .unwrap_or_else(|| Arc::clone(&runtime.producer));
+        run.producer = run.producer.or_else(|| self.tool.producer());
+        let birth =
+            Birth { noun: self.tool.noun(), scope: self.tool.scope(), call: Some(cx.call_id().clone()) };
+        let tools = || {
+            let tools = self.tool.child_tools(&cx.tools().inheritable());
+            match cx.tools().entry(&self.spec.name).filter(|_| self.tool.offers_itself()) {
+                Some(own) => tools.with_first(own),
+                None => tools,
+            }
+        };
+        match Delegated::enter(run, cx.caller(), birth, tools) {
+            Ok(child) => self.tool.drive(child, &cx).await,
+            Err(reply) => reply,
+        }
+    }
+}
+
+/// How a child comes into being, besides what it is.
+#[derive(Debug)]
+pub(crate) struct Birth<'a> {
+    /// What a refusal calls it.
+    pub(crate) noun: &'a str,
+    /// Whether it ends with the run that asks or with the root.
+    pub(crate) scope: Scope,
+    /// The call that asks for it, if one does.
+    pub(crate) call: Option<ToolCallId>,
+}
+
+impl Delegated {
+    /// A child of the run that `parent` is of, through the one choke point. `tools` says what it has besides tools of its own;
+    /// if that panics, the child's construction has failed.
+    pub(crate) fn enter(
+        run: SubAgentRun,
+        parent: &Caller,
+        birth: Birth<'_>,
+        tools: impl FnOnce() -> Toolset,
+    ) -> std::result::Result<Self, ToolReply> {
+        let mut runtime = Arc::clone(parent.runtime());
+        if run.model.is_some() || run.policy.is_some() {
+            let own = Arc::make_mut(&mut runtime);
+            own.model = run.model.clone().unwrap_or_else(|| Arc::clone(&own.model));
+            if let Some(policy) = &run.policy {
+                own.policy = own.policy.narrowed_by(policy);
+            }
+        }
+        let producer = run.producer.clone().unwrap_or_else(|| Arc::clone(&runtime.producer));
         let spec = RunSpec {
             agent: Arc::clone(&run.agent),
             title: Arc::clone(&run.title),
             task: Arc::clone(&run.instructions),
-            scope: self.tool.scope(),
+            scope: birth.scope,
             producer: producer.kind().into(),
             model: Some(runtime.model.name().into()),
-            tool_call_id: Some(cx.call_id().clone()),
+            tool_call_id: birth.call,
             attempt: None,
             branch: None,
             limits: run.limits,
-            noun: self.tool.noun().into(),
+            noun: birth.noun.into(),
         };
-        let entered = match cx.run().enter(spec) {
+        let entered = match parent.run().enter(spec) {
             Ok(entered) => entered,
-            Err(EnterError::Refused(refusal)) => return refused(refusal.to_value()),
+            Err(EnterError::Refused(refusal)) => return Err(refused(&refusal)),
             // The run that calls is cancelled: nobody reads this.
-            Err(EnterError::Cancelled(_)) => return ToolReply::error("cancelled", "The run was cancelled."),
+            Err(EnterError::Cancelled(_)) => {
+                return Err(ToolReply::error("cancelled", "The run was cancelled."));
+            }
         };
         let stream = SubAgentStream::build(|| {
-            let mut tools = self.tool.child_tools(&cx.tools().inheritable());
-            if let Some(own) = cx.tools().entry(&self.spec.name).filter(|_| self.tool.offers_itself()) {
-                tools = tools.with_first(own);
-            }
             let job = Job {
                 instructions: Arc::clone(&run.instructions),
                 system_prompt: run.system_prompt.clone(),
                 output_schema: run.output_schema.clone(),
                 max_turns: run.max_turns,
                 max_output_tokens: None,
-                tools,
+                tools: run.own_tools.with_missing(&tools()),
                 runtime,
             };
             Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
         });
-        self.tool.drive(Delegated { run, entered, stream }, &cx).await
+        Ok(Self { run, entered, stream })
+    }
+}
+
+/// The refusal of the choke point, as the model reads it.
+pub(crate) fn refused(refusal: &Refusal) -> ToolReply {
+    let value = refusal.to_value();
+    ToolReply {
+        for_person: value.get("message").and_then(Value::as_str).map(str::to_owned),
+        for_model: value,
+        is_error: true,
+        finishes_with: None,
+        aborts_with: None,
     }
 }
 

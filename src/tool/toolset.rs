@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::caller::Caller;
 use super::reply::ToolReply;
 use super::schema::Schema;
 use super::traits::{Access, Tool};
@@ -176,6 +177,18 @@ impl Toolset {
     #[must_use]
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
         self.0.iter().map(|entry| Arc::clone(&entry.spec)).collect()
+    }
+
+    /// What their sections say now, in order: see [`Tool::section`]. Empty if there is nothing to say.
+    pub(crate) async fn sections(&self, caller: &Caller) -> String {
+        let mut text = String::new();
+        for section in self.0.iter().filter_map(|entry| entry.tool.section(caller)) {
+            let section = section.await;
+            let gap = if text.is_empty() || section.is_empty() { "" } else { "\n\n" };
+            text.push_str(gap);
+            text.push_str(&section);
+        }
+        text
     }
 
     /// How many there are.

@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
+use super::caller::Caller;
 use super::context::ToolContext;
 use super::reply::ToolReply;
 use crate::model::ToolSpec;
@@ -65,6 +66,17 @@ pub trait Tool: Send + Sync + 'static {
         true
     }
 
+    /// What a model is told of it besides its description, where that changes: asked before each turn of a run that is offered the
+    /// tool, and put below the run's system prompt. An empty text says nothing. Default none.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when the run is cancelled.
+    fn section<'a>(&'a self, caller: &'a Caller) -> Option<BoxFuture<'a, String>> {
+        let _ = caller;
+        None
+    }
+
     /// What a person reads while it runs. Default: its arguments.
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
         let _ = args;
@@ -75,7 +87,7 @@ pub trait Tool: Send + Sync + 'static {
 /// What a tool may do to the world. Exhaustive on purpose: a policy has to decide on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// It changes nothing.
+    /// It changes nothing outside the tree of runs.
     Read,
     /// It changes something outside the tree of runs.
     Write,

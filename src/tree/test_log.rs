@@ -246,6 +246,7 @@ pub(super) fn started(name: &str, background: bool) -> MessageBody {
         model: None,
         attempt: None,
         branch: None,
+        timeout_ms: None,
         extra: Extra::default(),
     }
     .into()

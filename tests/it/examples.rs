@@ -6,6 +6,10 @@ mod as_tool;
 #[path = "../../examples/ask.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod ask;
+#[cfg(feature = "catalogue")]
+#[path = "../../examples/catalogue.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod catalogue;
 #[cfg(feature = "codeact")]
 #[path = "../../examples/codeact.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
@@ -70,6 +74,55 @@ async fn detached_fetches_what_was_found() {
 async fn as_tool_delegates() {
     let expected = "→ review\n  → count_lines\n  ← count_lines\n← review\nSome(String(\"The reviewer says that it is short.\"))\n";
     assert_eq!(printed!(as_tool), expected);
+}
+
+#[cfg(feature = "catalogue")]
+#[tokio::test]
+async fn catalogue_delegates_to_an_agent_that_has_just_come() {
+    let expected = "\
+agent: Have a verse written and judged.
+poet: A line on rivers.
+poet completed: it parts and joins again
+critic: Judge: it parts and joins again
+critic blocked: One line is too little.
+the poet's log: 5 messages, 0 lost
+";
+    assert_eq!(printed!(catalogue), expected);
+}
+
+/// Each definition of the gallery is one that the program can use as it is.
+#[cfg(feature = "cli")]
+#[test]
+fn the_gallery_of_agents_can_be_used() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["agents", "--output", "json", "--agents", "examples/agents", "--workspace", "src"])
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let listing: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&str> =
+        listing["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["inventory", "planner", "researcher", "reviewer", "test-writer", "writer"]);
+    assert_eq!([&listing["errors"], &listing["warnings"]], [&serde_json::json!([]); 2]);
+}
+
+/// The offline model hands a task to an agent that it names, as far as it goes: a keyword search.
+#[cfg(feature = "cli")]
+#[test]
+fn the_gallery_works_offline() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["run", "ask the reviewer where cancellation is handled", "--agents", "examples/agents"])
+        .args(["--workspace", "src", "--output", "text"])
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        printed.starts_with("reviewer (completed):\n\nThe best match for `cancellation` is "),
+        "{printed}"
+    );
 }
 
 #[tokio::test]

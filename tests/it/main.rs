@@ -70,6 +70,20 @@ mod scripts;
 // Graphs that are gone on with from a log.
 mod graph_resume;
 
+// What the tests of agents that are files share.
+#[cfg(feature = "catalogue")]
+mod agents_kit;
+
+// Agents that are files: delegated to, narrowed, told.
+#[cfg(feature = "catalogue")]
+mod catalogue;
+
+// The same: every way in which such a run ends, and its log.
+#[cfg(feature = "catalogue")]
+mod catalogue_ends;
+// What the runs of one tree share under keys.
+mod shared_results;
+
 // Situations that were reported against other systems, on the tool loop.
 mod scenarios_agent;
 

@@ -11,7 +11,7 @@ use crate::tool::Toolset;
 pub(super) const ALL_DESCRIBED: usize = 16;
 
 /// The tools that an agent is always offered by themselves, if it has them: those that nearly every task needs.
-pub(super) const DIRECT_TOOLS: [&str; 13] = [
+pub(super) const DIRECT_TOOLS: [&str; 15] = [
     "read_file",
     "list_directory",
     "glob",
@@ -22,6 +22,8 @@ pub(super) const DIRECT_TOOLS: [&str; 13] = [
     "run_search",
     "start_subtask",
     "wait_subtasks",
+    "delegate",
+    "finish",
     "create_plan",
     "plan_workflow_graph",
     "plan_orchestration_script",

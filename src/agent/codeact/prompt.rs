@@ -16,6 +16,10 @@ pub(super) const REMINDER: &str = include_str!("prompts/reminder.md");
 const ACT: &str = include_str!("prompts/act.md");
 const FINISH_SCHEMA: &str = include_str!("prompts/finish_schema.md");
 const FINISH_FREE: &str = include_str!("prompts/finish_free.md");
+const FINISH_TOOL: &str = include_str!("prompts/finish_tool.md");
+
+/// The tool with which a run reports that has one.
+const FINISH: &str = "finish";
 
 /// The system prompt: the caller's, then the contract of actions. The caller's cannot replace it.
 pub(super) fn system(
@@ -25,6 +29,8 @@ pub(super) fn system(
     limits: &ActionLimits,
 ) -> String {
     let completion = match schema {
+        // Two ways to end would be one too many; the tool knows the schema.
+        _ if tools.get(FINISH).is_some() => FINISH_TOOL.to_owned(),
         Some(schema) => FINISH_SCHEMA.replace("{schema}", &schema.to_string()),
         None => FINISH_FREE.to_owned(),
     };

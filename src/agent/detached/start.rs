@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use super::registry::{Asker, Full, Registry};
 use super::subtask::Subtask;
 use crate::agent::RunSubtask;
-use crate::agent::subtask::{SubtaskParams, text};
+use crate::agent::subtask::{SubtaskParams, share, sharing, text};
 use crate::context::Told;
 use crate::forward::forward_subagent_stream;
 use crate::message::Scope;
@@ -39,10 +39,12 @@ impl StartSubtask {
         let (child, asker) = (entered.context(), Asker::of(cx.run()));
         let subtask = Subtask::new(child.run_id().clone(), Arc::clone(&run.title), asker.into_lineage());
         let subtask = Arc::new(subtask);
+        let (shared, author) = sharing(&child);
         let (settling, title) = (Arc::clone(&subtask), Arc::clone(&run.title));
         // By whoever ends the run: its task, its drop, or a cancel that does not wait for it any longer. So no end leaves a
         // subtask that seems to be running.
         child.record().lock().told = Some(Told(Box::new(move |outcome| {
+            share(&shared, &author, outcome);
             settling.settle(&run, outcome);
             registry.ring();
         })));

@@ -18,6 +18,7 @@ use crate::context::{RunContext, RunSpec};
 use crate::message::{Extra, StepRef, StepResult, TaskRef, TaskUpdate};
 use crate::outcome::{FailureKind, SubAgentOutcome};
 use crate::stream::{Emitter, SubAgentStream};
+use crate::tool::shared::{Author, Namespace, SharedResults};
 use crate::tool::{Job, Producer};
 
 /// A producer that runs a graph, or plans one in a child of its own and then runs it.
@@ -223,6 +224,7 @@ impl<'a> Execution<'a> {
         }
         let why = end.outcome.error_text().unwrap_or_default();
         self.say("step_failed", Map::new(), Some(step(id, &why, digest))).await;
+        self.share(id, Err(why));
         let skipped = self.schedule.failed(at);
         self.report.failed(at, end.outcome);
         for after in skipped {
@@ -254,9 +256,16 @@ impl<'a> Execution<'a> {
         if let Some(run_id) = run_id {
             step.other.insert("run_id".to_owned(), json!(run_id));
         }
+        self.share(id, Ok(result.clone()));
         let result = result.clone();
         let update = StepResult { step, result, error: None, is_task_result: None, extra: Extra::default() };
         self.emit.send(update).await;
+    }
+
+    /// Puts what a node came to among the tree's shared results. Where there is no room it is left out, which a list of them says.
+    fn share(&self, id: &str, result: std::result::Result<Value, String>) {
+        let shared = SharedResults::of(self.cx.root());
+        let _ = shared.put(Namespace::Step, id, "", result, &Author::from(&self.cx));
     }
 }
 

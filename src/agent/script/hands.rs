@@ -14,6 +14,7 @@ use crate::context::{EnterError, RunContext, RunSpec};
 use crate::forward::forward_subagent_stream;
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
+use crate::tool::shared::{Author, Namespace, SharedResults};
 use crate::tool::{Job, Schema, Toolset};
 
 /// The hands of one script.
@@ -85,7 +86,9 @@ impl ScriptHands {
             let job = Job { instructions: prompt.into(), output_schema: schema, tools, ..self.job.clone() };
             Ok::<_, std::convert::Infallible>(producer.produce(job, entered.context()))
         });
-        match forward_subagent_stream(stream, entered).await {
+        let outcome = forward_subagent_stream(stream, entered).await;
+        self.share(&label, &outcome);
+        match outcome {
             SubAgentOutcome::Completed { result: Value::Null, .. } => Err(HostError::of_value(
                 &label,
                 &json!({ "error": "agent_no_result", "message": "it ended without a result", "run_id": run_id }),
@@ -103,6 +106,16 @@ impl ScriptHands {
                 }),
             )),
         }
+    }
+
+    /// Puts what an agent came to among the tree's shared results. Where there is no room it is left out, which a list of them says.
+    fn share(&self, label: &str, outcome: &SubAgentOutcome) {
+        let result = match outcome.result() {
+            Some(result) => Ok(result.clone()),
+            None => Err(outcome.error_text().unwrap_or_default()),
+        };
+        let (shared, author) = (SharedResults::of(self.cx.root()), Author::from(&self.cx));
+        let _ = shared.put(Namespace::Step, label, label, result, &author);
     }
 
     /// The tools with these names; all if none were named.

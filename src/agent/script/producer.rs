@@ -13,6 +13,7 @@ use crate::context::RunContext;
 use crate::message::{MessageBody, Severity};
 use crate::outcome::{FailureKind, LimitKind, SubAgentOutcome};
 use crate::stream::SubAgentStream;
+use crate::tool::shared::{Author, Namespace, SharedResults};
 use crate::tool::{Caller, Job, Producer, Schema};
 
 /// Who says what a script says.
@@ -113,6 +114,14 @@ impl ScriptRun {
         self.limits.max_agent_calls
     }
 
+    /// Puts the inputs among the tree's shared results. Where there is no room they are left out, which a list of them says.
+    fn share_inputs(&self, cx: &RunContext) {
+        let (shared, author) = (SharedResults::of(cx.root()), Author::from(cx));
+        for (name, value) in self.inputs.as_object().into_iter().flatten() {
+            let _ = shared.put(Namespace::Input, name, "", Ok(value.clone()), &author);
+        }
+    }
+
     fn program(&self, tools: Vec<String>) -> Program {
         Program {
             code: self.code.to_string(),
@@ -148,6 +157,7 @@ impl Producer for ScriptRun {
             let _grace = cx.hold_grace();
             let caller =
                 Caller::new(cx.clone(), emit.clone(), job.tools.inheritable(), Arc::clone(&job.runtime));
+            script.share_inputs(&cx);
             let program = script.program(caller.offered().names().map(str::to_owned).collect());
             job.tools = job.tools.inheritable();
             let begins = format!("the script begins: {} lines", script.code.lines().count());

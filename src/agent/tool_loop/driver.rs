@@ -13,7 +13,7 @@ use crate::message::{Extra, Retrying, TurnFinished};
 use crate::model::{ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
 use crate::outcome::{FailureKind, StopReason, SubAgentOutcome, Usage};
 use crate::stream::{Emitter, SubAgentStream};
-use crate::tool::{Announced, Caller, Job, Made, NewCall, Producer, Schema, ToolReply};
+use crate::tool::{Announced, Caller, Job, Made, NewCall, Producer, Schema, ToolReply, Toolset};
 
 /// The longest wait before a repetition, whatever a provider asks for: longer than the windows of their rate limits, and short
 /// enough that a person is still there.
@@ -70,6 +70,10 @@ struct Driver {
     caller: Caller,
     label: Arc<RunLabel>,
     offered: Arc<[Arc<ToolSpec>]>,
+    /// Everything that the run may call: also what is called from code alone has a section.
+    callable: Toolset,
+    /// What the sections of the tools said before the last turn, and the system prompt that it made.
+    sections: String,
     system: Option<Arc<str>>,
     /// Model calls made, failed ones included.
     calls: u32,
@@ -95,7 +99,8 @@ impl Driver {
             prompt: Arc::clone(&job.instructions),
         };
         let caller = Caller::new(cx.clone(), emit.clone(), job.tools.clone(), Arc::clone(&job.runtime));
-        let mut offered = caller.offered();
+        let callable = caller.offered();
+        let mut offered = callable.clone();
         if let Some(direct) = direct {
             offered = offered.filter(|tool| direct.contains(&tool.spec().name));
         }
@@ -103,6 +108,8 @@ impl Driver {
         Self {
             label: Arc::new(label),
             offered: offered.specs(),
+            callable,
+            sections: String::new(),
             system,
             job,
             cx,
@@ -154,8 +161,22 @@ impl Driver {
         Some(pause)
     }
 
+    /// Brings the system prompt up to date. Unchanged, it stays the same text, which providers keep in their caches.
+    async fn look_around(&mut self) {
+        let sections = self.callable.sections(&self.caller).await;
+        if sections != self.sections {
+            self.system = match &self.job.system_prompt {
+                Some(prompt) if !sections.is_empty() => Some(format!("{prompt}\n\n{sections}").into()),
+                None if !sections.is_empty() => Some(sections.as_str().into()),
+                prompt => prompt.clone(),
+            };
+            self.sections = sections;
+        }
+    }
+
     async fn turn(&mut self, machine: &mut Machine) -> Action {
         self.pauses = 0;
+        self.look_around().await;
         let request = ChatRequest {
             run: Arc::clone(&self.label),
             call: self.calls,

@@ -105,6 +105,21 @@ impl<W: Write> InlineBackend<W> {
         self.out.flush()
     }
 
+    /// Someone typed a line of so many columns where the cursor rested, and Enter: the cursor is below it now.
+    pub(super) fn typed(&mut self, columns: usize) {
+        let width = self.measure().width;
+        let mut left = u16::try_from(columns).unwrap_or(u16::MAX);
+        self.extents.resize(usize::from(self.row), 0);
+        loop {
+            self.extents.push(left.min(width));
+            self.row = self.row.saturating_add(1);
+            left = left.saturating_sub(width);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
     /// What writes past the drawing; only after [`Self::erase`] and a flush.
     pub(super) fn out(&mut self) -> &mut W {
         &mut self.out

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratatui::layout::{Rect, Size};
 use ratatui::style::{Color, Style};
-use ratatui::text::{Span, Text};
+use ratatui::text::{Line, Span, Text};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use super::super::text::several_lines;
@@ -25,6 +25,17 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often everything is painted anew: heals what others wrote into the drawing, such as a typed line feed.
 const REPAINT: Duration = Duration::from_secs(1);
 
+/// What stands before what a person types.
+const MARK: &str = "> ";
+
+/// What the tree says while a person is asked.
+const STILL: &str = "stands still while you answer";
+
+/// How many lines are left free for what is typed: what scrolls out of the screen cannot be taken off any more.
+fn typing(screen: Size) -> u16 {
+    1 + screen.height / 6
+}
+
 /// The tree of a root while it grows, drawn on a terminal below what is already there.
 ///
 /// It changes nothing of the terminal that would have to be restored: see [`InlineBackend`]. Dropped without
@@ -41,6 +52,8 @@ pub struct LiveTree<W: Write> {
     screen: Size,
     height: u16,
     note: Option<String>,
+    /// What stands below the tree while a person is asked.
+    question: Option<Vec<Line<'static>>>,
 }
 
 impl<W: Write> LiveTree<W> {
@@ -70,6 +83,7 @@ impl<W: Write> LiveTree<W> {
             screen: Size::ZERO,
             height: 0,
             note: None,
+            question: None,
         })
     }
 
@@ -92,12 +106,15 @@ impl<W: Write> LiveTree<W> {
     }
 
     /// Draws a frame if one is due: at most one in [`FRAME`], whatever happens; and some a second when nothing does,
-    /// for the clock's sake. Returns whether it drew. Call it about every [`FRAME`].
+    /// for the clock's sake. Returns whether it drew. Call it about every [`FRAME`]. While a question is shown, it draws none.
     ///
     /// # Errors
     ///
     /// Those of the writer. The tree stays right; the next frame is painted whole.
     pub fn draw(&mut self, now: Timestamp) -> io::Result<bool> {
+        if self.question.is_some() {
+            return Ok(false);
+        }
         let pause = if self.dirty { FRAME } else { TICK };
         if self.drawn.is_some_and(|drawn| drawn <= now && now.since(drawn) < pause) {
             return Ok(false);
@@ -112,10 +129,15 @@ impl<W: Write> LiveTree<W> {
         let screen = self.terminal.backend().measure();
         // The line below the drawing is where the cursor rests.
         let room = Size { width: screen.width, height: screen.height.saturating_sub(1) };
-        let mut lines = lines(&self.tree, now, room);
-        if let (Some(note), Some(totals)) = (&self.note, lines.last_mut()) {
+        let question = self.question.clone().unwrap_or_default();
+        let taken = if self.question.is_some() { typing(screen) } else { 0 };
+        let taken = taken.saturating_add(u16::try_from(question.len()).unwrap_or(u16::MAX));
+        let mut lines = lines(&self.tree, now, Size { height: room.height.saturating_sub(taken), ..room });
+        let note = self.note.as_deref().or(self.question.is_some().then_some(STILL));
+        if let (Some(note), Some(totals)) = (note, lines.last_mut()) {
             totals.spans.insert(0, Span::styled(format!("{note} · "), Style::new().fg(Color::Yellow)));
         }
+        lines.extend(question);
         let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).min(room.height);
         if screen != self.screen && self.painted.is_some() {
             self.resized = Some(now);
@@ -148,6 +170,44 @@ impl<W: Write> LiveTree<W> {
             (self.height, self.drawn) = (0, None);
         }
         Ok(())
+    }
+
+    /// Draws a question below the tree now, with the cursor below that, behind a mark, for a person to type. `lines` says what it is in
+    /// so much room. Nothing is drawn any more until the next question, or until [`Self::answered`]: the terminal shows what is typed
+    /// where the cursor is, so that must stay.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn ask(&mut self, lines: impl FnOnce(Size) -> Vec<Line<'static>>, now: Timestamp) -> io::Result<()> {
+        let screen = self.terminal.backend().measure();
+        let height = screen.height.saturating_sub(1 + typing(screen));
+        self.question = Some(lines(Size { height, ..screen }));
+        // Painted whole.
+        self.height = 0;
+        self.frame(now).inspect_err(|_| self.painted = None)?;
+        let out = self.terminal.backend_mut().out();
+        out.write_all(MARK.as_bytes())?;
+        out.flush()
+    }
+
+    /// A line of so many columns was typed, and Enter.
+    pub fn typed(&mut self, columns: usize) {
+        self.terminal.backend_mut().typed(MARK.len().saturating_add(columns));
+        self.height = 0;
+    }
+
+    /// No question is shown any more.
+    pub fn answered(&mut self) {
+        if self.question.take().is_some() {
+            (self.height, self.dirty) = (0, true);
+        }
+    }
+
+    /// How wide the terminal is now.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.terminal.backend().measure().width.into()
     }
 
     /// Says something in front of the totals from now on.
@@ -195,6 +255,21 @@ impl<W: Write> LiveTree<W> {
 impl<W: Write> std::fmt::Debug for LiveTree<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LiveTree").field("runs", &self.tree.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl LiveTree<Vec<u8>> {
+    /// The lines that were written as such and stayed, without what was drawn.
+    pub(in crate::cli) fn above(&mut self) -> Vec<String> {
+        let written = String::from_utf8_lossy(self.terminal.backend_mut().out()).into_owned();
+        let plain = |line: &str| match line.rsplit_once('\x1b') {
+            None => line.to_owned(),
+            Some((_, rest)) => {
+                rest.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).chars().skip(1).collect()
+            }
+        };
+        written.split('\n').map(plain).filter(|line| line.starts_with("? ")).collect()
     }
 }
 

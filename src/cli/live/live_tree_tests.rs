@@ -77,11 +77,14 @@ impl Screen {
     }
 
     fn put(&mut self, grapheme: &str) {
+        let width = usize::from(grapheme.cell_width());
+        if self.wrap && self.column + width > self.width {
+            self.feed("\r\n");
+        }
         if self.rows.len() <= self.row {
             self.rows.resize(self.row + 1, Vec::new());
         }
         let row = &mut self.rows[self.row];
-        let width = usize::from(grapheme.cell_width());
         if row.len() < self.column + width {
             row.resize(self.column + width, " ".into());
         }
@@ -326,6 +329,109 @@ fn a_note_stands_before_the_totals_and_fits() {
     let text = setup.screen.borrow().text();
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("cancelling · 2 of 3 runs") && last.chars().count() <= 30, "{text}");
+}
+
+fn question(size: Size) -> Vec<Line<'static>> {
+    let lines = ["? a run asks", "  for something", "y yes · n no"].map(Line::from);
+    lines.into_iter().take(size.height.into()).collect()
+}
+
+/// A tree that was drawn.
+fn drawn(width: u16, height: u16, before: &str) -> Setup {
+    let mut setup = setup(width, height, before);
+    for delivery in two_children().deliveries() {
+        setup.live.apply(&delivery);
+    }
+    setup.live.draw(at(2000)).unwrap();
+    setup
+}
+
+#[test]
+fn a_question_stands_below_the_tree_and_both_stand_still() {
+    let mut setup = drawn(60, 20, "$ anabranch\n");
+    setup.live.ask(question, at(2000)).unwrap();
+    let shown = setup.screen.borrow().text();
+    assert!(shown.starts_with("$ anabranch\n●"), "{shown}");
+    assert!(shown.ends_with("? a run asks\n  for something\ny yes · n no\n>\n"), "{shown}");
+    assert!(shown.contains("\nstands still while you answer · 2 of 3 runs live"), "{shown}");
+    // Whatever happens, nothing is drawn into what is typed.
+    setup.screen.borrow_mut().feed("ye");
+    for delivery in two_children().deliveries() {
+        setup.live.apply(&delivery);
+        assert!(!setup.live.draw(at(60_000)).unwrap());
+    }
+    setup.screen.borrow_mut().feed("s\r\n");
+    setup.live.typed(3);
+    setup.live.answered();
+    setup.live.print_above("? answered").unwrap();
+    assert_eq!(setup.screen.borrow().text(), "$ anabranch\n? answered\n");
+    setup.live.draw(at(60_033)).unwrap();
+    setup.assert_shows("$ anabranch\n? answered\n", at(60_033));
+}
+
+#[test]
+fn what_is_typed_below_a_question_is_taken_off_with_it() {
+    // What is typed, with or without Enter, and how large the window is made meanwhile.
+    let rows: [(String, (u16, u16), bool); 8] = [
+        ("y".into(), (60, 20), true),
+        ("half".into(), (60, 20), false),
+        ("long ".repeat(30), (60, 20), true),
+        ("x".repeat(58), (60, 20), true),
+        ("x".repeat(59), (60, 20), true),
+        ("日本".repeat(20), (60, 20), true),
+        ("made narrower".into(), (40, 30), true),
+        ("made wider".into(), (80, 20), true),
+    ];
+    for (typed, (width, height), enter) in rows {
+        let mut setup = drawn(60, 20, "before\n");
+        // Asked twice: the first line said nothing.
+        for _ in 0..2 {
+            setup.live.ask(question, at(2000)).unwrap();
+            setup.screen.borrow_mut().feed(&typed);
+            if setup.screen.borrow().width != usize::from(width) {
+                setup.resize(width, height);
+            }
+            if enter {
+                setup.screen.borrow_mut().feed("\r\n");
+                setup.live.typed(Span::raw(&*typed).width());
+            }
+        }
+        setup.live.answered();
+        setup.live.draw(at(2033)).unwrap();
+        setup.assert_shows("before\n", at(2033));
+    }
+}
+
+#[test]
+fn a_question_has_room_in_a_small_window_and_scrolls_nothing_away() {
+    let before = "line\n".repeat(30);
+    for height in 5..16 {
+        let mut setup = drawn(50, height, &before);
+        setup.live.ask(question, at(2000)).unwrap();
+        let shown = setup.screen.borrow().text();
+        assert!(shown.contains("? a run asks\n") && shown.ends_with(">\n"), "{height}: {shown}");
+        setup.screen.borrow_mut().feed("y\r\n");
+        setup.live.typed(1);
+        setup.live.answered();
+        setup.live.draw(at(2033)).unwrap();
+        setup.assert_shows(&before, at(2033));
+    }
+}
+
+#[test]
+fn a_question_is_drawn_anew_after_a_stop() {
+    let mut setup = drawn(50, 30, "");
+    setup.live.ask(question, at(2000)).unwrap();
+    setup.screen.borrow_mut().feed("^Z\r\n[1]+  Stopped\r\n$ fg\r\n");
+    let before = setup.screen.borrow().text();
+    setup.live.begin_anew();
+    setup.live.ask(question, at(3000)).unwrap();
+    assert!(setup.screen.borrow().text().starts_with(&before));
+    setup.screen.borrow_mut().feed("y\r\n");
+    setup.live.typed(1);
+    setup.live.answered();
+    setup.live.draw(at(3033)).unwrap();
+    setup.assert_shows(&before, at(3033));
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! - With `finish_graph` it plans a workflow graph: a search for each group of terms, and a node that joins them. With `finish_plan` it
 //!   plans the same as tasks.
 //! - A run whose brief has inputs in blocks, as the nodes of such a graph have, answers from what these report.
+//! - With `delegate`, in the root run, it hands a task that names an agent (`ask the reviewer …`, `@reviewer …`) to that agent, and
+//!   answers with what it says. With `finish`, in the run of that agent, it reports its answer.
 //! - With `run_search` it delegates: the terms of the question in up to four groups, one search each, all at once;
 //!   then it merges what they report, ranks it and writes the answer. If no search could be made, it searches itself.
 //! - With `grep` it searches: definitions, headings and plain uses of the terms, then it reads the best places with
@@ -17,6 +19,7 @@
 //! - With neither it says what it is and what it needs.
 
 mod answer;
+mod delegate;
 mod inputs;
 mod lines;
 mod model;

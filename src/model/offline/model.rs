@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, future, stream};
 use serde_json::Value;
 
-use super::{answer, inputs, planner, root, searcher, terms};
+use super::{answer, delegate, inputs, planner, root, searcher, terms};
 use crate::model::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, StopReason, ToolChoice, ToolRequest, ToolSpec,
 };
@@ -56,7 +56,17 @@ fn events(request: &ChatRequest) -> Vec<ChatEvent> {
 
 fn decide(request: &ChatRequest) -> Turn {
     let conversation = Conversation::new(request);
-    if let Some(turn) = planner::next(&conversation) {
+    // Only what a person asks for: an agent that is asked for its own name would ask itself.
+    if request.run.depth == 0
+        && let Some(turn) = delegate::next(&conversation, request.system.as_deref())
+    {
+        return turn;
+    }
+    delegate::reported(work(request, &conversation), &conversation)
+}
+
+fn work(request: &ChatRequest, conversation: &Conversation<'_>) -> Turn {
+    if let Some(turn) = planner::next(conversation) {
         return turn;
     }
     if request.output_schema.is_some() {
@@ -66,7 +76,7 @@ fn decide(request: &ChatRequest) -> Turn {
         return Turn::say(answer);
     }
     if conversation.offers(RUN_SEARCH) {
-        return root::next(&conversation);
+        return root::next(conversation);
     }
     if !conversation.offers("grep") {
         return Turn::say(answer::no_tools());
@@ -74,14 +84,14 @@ fn decide(request: &ChatRequest) -> Turn {
     // A search that was delegated reports to the run that did; any other run answers a person.
     if let Some(query) = query(conversation.task) {
         let terms = terms::of_query(query);
-        return match searcher::next(&conversation, &terms) {
+        return match searcher::next(conversation, &terms) {
             searcher::Search::Go(turn) => turn,
             searcher::Search::Done(report) => {
                 Turn::say(report.write().split_inclusive('\n').map(str::to_owned))
             }
         };
     }
-    root::search_alone(&conversation, &terms::of_task(conversation.task), Vec::new())
+    root::search_alone(conversation, &terms::of_task(conversation.task), Vec::new())
 }
 
 /// The query of a delegated search: what stands between the first `<query>` and the last `</query>`, so that a

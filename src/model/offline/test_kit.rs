@@ -51,6 +51,8 @@ pub(super) fn tools(names: &[&str]) -> Arc<[Arc<ToolSpec>]> {
         spec("add_node", &["id", "agent", "prompt"]),
         spec("add_edge", &["from", "to"]),
         spec("finish_graph", &[]),
+        spec("delegate", &["agent", "task"]),
+        spec("finish", &["status", "summary"]),
         spec("finish_plan", &["title", "tasks"]),
     ];
     all.into_iter().filter(|spec| names.contains(&spec.name.as_str())).collect()

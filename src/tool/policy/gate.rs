@@ -59,6 +59,12 @@ pub(in crate::tool) fn forbidden(
 
 fn denied_by(ruling: &Ruling, tool: &dyn Tool) -> ToolReply {
     let name = &tool.spec().name;
+    if let Some(whose) = &ruling.off_list_of {
+        let reason = format!("not on the list of tools of the agent {whose}");
+        let text = format!("The tool {name} is not available to this run: it is {reason}. Do without it.");
+        return refusal(text, AnsweredBy::Policy)
+            .with(Map::from_iter([("reason".to_owned(), json!(reason))]));
+    }
     let text = format!("The tool {name} is denied here{}. Do without it.", of_rule(ruling));
     refusal(text, AnsweredBy::Policy)
 }

@@ -1,5 +1,6 @@
 //! What tools may do, decided before a call begins.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -48,6 +49,15 @@ struct Layer {
     rules: Vec<(Effect, Rule)>,
     /// Whether a call of which no rule speaks is asked for if it changes something.
     is_careful: bool,
+    /// With one, what is not on it is denied.
+    list: Option<Arc<List>>,
+}
+
+/// The tools that one agent may have.
+#[derive(Debug, PartialEq)]
+struct List {
+    whose: Arc<str>,
+    names: BTreeSet<String>,
 }
 
 /// What a policy says of one call.
@@ -57,6 +67,8 @@ pub struct Ruling {
     pub effect: Effect,
     /// The rule that says so; none where no rule speaks of the call.
     pub rule: Option<Rule>,
+    /// The agent whose list of tools leaves the call's out: see [`Policy::only`].
+    pub off_list_of: Option<Arc<str>>,
 }
 
 /// A call that a policy is held against.
@@ -69,7 +81,7 @@ pub(crate) struct Subject<'a> {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { layers: Arc::new([Layer { rules: Vec::new(), is_careful: true }]) }
+        Self { layers: Arc::new([Layer::new(true)]) }
     }
 }
 
@@ -77,7 +89,17 @@ impl Policy {
     /// Allows whatever no rule speaks of: the beginning of a policy that only narrows another.
     #[must_use]
     pub fn open() -> Self {
-        Self { layers: Arc::new([Layer { rules: Vec::new(), is_careful: false }]) }
+        Self { layers: Arc::new([Layer::new(false)]) }
+    }
+
+    /// Denies all but these tools, which are those of the agent `whose`, and allows what no rule speaks of, as
+    /// [`Policy::open`] does. Tools that belong to one run (`Tool::is_inheritable`) are not held against the list: they come from
+    /// what runs it, and what they call is.
+    #[must_use]
+    pub fn only<S: Into<String>>(whose: impl Into<Arc<str>>, tools: impl IntoIterator<Item = S>) -> Self {
+        let names = tools.into_iter().map(Into::into).collect();
+        let list = Some(Arc::new(List { whose: whose.into(), names }));
+        Self { layers: Arc::new([Layer { list, ..Layer::new(false) }]) }
     }
 
     /// Allows all calls of these tools, also if they change something.
@@ -137,7 +159,7 @@ impl Policy {
         let meaning = if looks_at_arguments { call.tool.meaning(call.args) } else { None };
         let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
         let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning.as_ref()));
-        rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None })
+        rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None, off_list_of: None })
     }
 
     /// The least that can be said of calls whose arguments are not known yet.
@@ -148,7 +170,20 @@ impl Policy {
 }
 
 impl Layer {
+    fn new(is_careful: bool) -> Self {
+        Self { rules: Vec::new(), is_careful, list: None }
+    }
+
+    /// The agent whose list leaves the tool out.
+    fn off_list_of(&self, tool: &dyn Tool) -> Option<&Arc<str>> {
+        let list = self.list.as_ref().filter(|list| !list.names.contains(&tool.spec().name))?;
+        tool.is_inheritable().then_some(&list.whose)
+    }
+
     fn ruling(&self, call: Subject<'_>, meaning: Option<&Map<String, Value>>) -> Ruling {
+        if let Some(whose) = self.off_list_of(call.tool) {
+            return Ruling { effect: Effect::Deny, rule: None, off_list_of: Some(Arc::clone(whose)) };
+        }
         let name = call.tool.spec().name.as_str();
         let speaks = |effect: Effect, rule: &Rule| {
             rule.speaks_of_calls_by(call.agent, name)
@@ -160,14 +195,19 @@ impl Layer {
         };
         let speaking = self.rules.iter().filter(|(effect, rule)| speaks(*effect, rule));
         match speaking.max_by_key(|(effect, _)| *effect) {
-            Some((effect, rule)) => Ruling { effect: *effect, rule: Some(rule.clone()) },
-            None => {
-                Ruling { effect: self.default(call.tool.access(), call.tool.risk(call.args)), rule: None }
-            }
+            Some((effect, rule)) => Ruling { effect: *effect, rule: Some(rule.clone()), off_list_of: None },
+            None => Ruling {
+                effect: self.default(call.tool.access(), call.tool.risk(call.args)),
+                rule: None,
+                off_list_of: None,
+            },
         }
     }
 
     fn at_best(&self, tool: &dyn Tool, agent: &str) -> Effect {
+        if self.off_list_of(tool).is_some() {
+            return Effect::Deny;
+        }
         let name = tool.spec().name.as_str();
         let speaking = || self.rules.iter().filter(|(_, rule)| rule.speaks_of_calls_by(agent, name));
         let whole = speaking().filter(|(_, rule)| rule.is_about_all_arguments());

@@ -111,3 +111,22 @@ fn a_tool_is_offered_if_some_call_of_it_may_be_made() {
     let narrowed = Policy::default().allow(["it"]).narrowed_by(&Policy::open().ask(["it"]));
     assert_eq!(best(&narrowed, &write), Effect::Ask);
 }
+
+/// A list of tools only takes away, wherever it stands, and says whose it is.
+#[test]
+fn a_list_denies_what_is_not_on_it() {
+    let (reads, args) = (does(Access::Read), Map::new());
+    let ruling = |policy: &Policy, tool: &Does| {
+        let ruling = policy.rule_on(tool, &args, "agent");
+        (ruling.effect, ruling.off_list_of)
+    };
+    let (on_it, off_it) = (Policy::only("a", ["it", "other"]), Policy::only("b", ["other"]));
+    assert_eq!(ruling(&Policy::default().narrowed_by(&on_it), &reads), (Effect::Allow, None));
+    // What changes something is asked for all the same, and what is denied stays so.
+    assert_eq!(ruling(&Policy::default().narrowed_by(&on_it), &does(Access::Write)), (Effect::Ask, None));
+    assert_eq!(ruling(&on_it.clone().deny(["it"]), &reads), (Effect::Deny, None));
+    for policy in [on_it.narrowed_by(&off_it), off_it.narrowed_by(&on_it), off_it.clone().allow(["it"])] {
+        assert_eq!(ruling(&policy, &reads), (Effect::Deny, Some("b".into())));
+        assert_eq!(policy.at_best(&reads, "agent"), Effect::Deny);
+    }
+}

@@ -18,12 +18,19 @@ mod plan;
 // What cannot be used, and what the workspace may hold.
 mod input;
 
+// Agents that are files: listed, and delegated to.
+mod agents;
+
 // Scripts, from a file to what they return.
 mod script;
 
 // Code in processes of their own.
 #[cfg(target_os = "linux")]
 mod sandbox;
+
+// Questions to the person at the terminal.
+#[cfg(unix)]
+mod asks;
 
 // Signals, readers that leave and readers that sleep.
 #[cfg(unix)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// No test's program takes longer, on a machine however busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program that has ended.
 #[derive(Debug)]
@@ -23,7 +23,9 @@ pub struct Ran {
 /// The program, not started: no variable of the caller's environment reaches it.
 pub fn anabranch(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command.args(args).stdin(Stdio::null()).env("TERM", "dumb");
+    // Nor do the agents of whoever runs the tests.
+    let nowhere = "/nonexistent";
+    command.args(args).stdin(Stdio::null()).env("TERM", "dumb").env("XDG_CONFIG_HOME", nowhere);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("ANABRANCH_") || text.ends_with("_API_KEY") {
