@@ -285,7 +285,7 @@ impl Bridge<'_> {
                 Next::Event(Some(GuestEvent::Ask { id, ask })) => {
                     match self.begin(id, ask, hands, play).await {
                         Ok(call) => play.running.push(call),
-                        Err(refusal) => play.reply(HostReply { id, outcome: Err(refusal) }),
+                        Err(refusal) => play.reply(vec![HostReply { id, outcome: Err(refusal) }]),
                     }
                 }
                 Next::Event(Some(GuestEvent::Log { severity, text })) => self.log(severity, text, play).await,
@@ -300,7 +300,7 @@ impl Bridge<'_> {
                 Next::Event(None) => return Some(GuestErrorKind::Crashed),
                 // Nothing else is under way: the program goes on while the result is said. What it asks for next is heard later.
                 Next::Done(done) if play.running.is_empty() && !done.is_fatal() => {
-                    play.reply(done.reply());
+                    play.reply(vec![done.reply()]);
                     self.finish(done, play).await;
                 }
                 Next::Done(done) => {
@@ -314,9 +314,7 @@ impl Bridge<'_> {
                     if play.played.aborted.is_some() {
                         return Some(GuestErrorKind::Cancelled);
                     }
-                    for reply in replies {
-                        play.reply(reply);
-                    }
+                    play.reply(replies);
                 }
                 Next::Impatient => is_patient = false,
                 Next::Late => return Some(GuestErrorKind::TimedOut),
@@ -428,11 +426,11 @@ impl Bridge<'_> {
 }
 
 impl Play<'_> {
-    fn reply(&mut self, reply: HostReply) {
-        self.sent += 1;
+    fn reply(&mut self, replies: Vec<HostReply>) {
+        self.sent += replies.len() as u64;
         self.is_idle = false;
         self.patience.until = Instant::now() + PATIENCE;
-        self.session.reply(reply);
+        self.session.reply_all(replies);
     }
 }
 

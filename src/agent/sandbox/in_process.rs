@@ -192,6 +192,19 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
     })
 }
 
+impl InProcessSession {
+    fn answer(&mut self, replies: impl IntoIterator<Item = HostReply>) {
+        self.is_busy = true;
+        let idle = {
+            let mut state = self.cell.lock();
+            state.replies.extend(replies);
+            self.cell.has_replies.set(true);
+            state.depart()
+        };
+        self.cell.give_thread(idle);
+    }
+}
+
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
         let outbox = &self.cell.outbox;
@@ -212,14 +225,11 @@ impl Session for InProcessSession {
     }
 
     fn reply(&mut self, reply: HostReply) {
-        self.is_busy = true;
-        let idle = {
-            let mut state = self.cell.lock();
-            state.replies.push(reply);
-            self.cell.has_replies.set(true);
-            state.depart()
-        };
-        self.cell.give_thread(idle);
+        self.answer([reply]);
+    }
+
+    fn reply_all(&mut self, replies: Vec<HostReply>) {
+        self.answer(replies);
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
