@@ -98,6 +98,14 @@ pub enum ErrorKind {
         /// What the transport says.
         reason: String,
     },
+    /// A frame, a compound or one of its parts cannot be built.
+    #[error("{name:?} cannot be built: {reason}")]
+    Frame {
+        /// Its name.
+        name: String,
+        /// What is missing or wrong.
+        reason: String,
+    },
     /// A rule of a policy is malformed.
     #[error("the rule {rule:?} is not usable: {reason}; a rule is [AGENT:]TOOL[(ARGUMENT=PATTERN;…)]")]
     Rule {

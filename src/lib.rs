@@ -49,6 +49,8 @@ pub mod tool;
 
 pub mod agent;
 
+pub mod frame;
+
 #[cfg(feature = "catalogue")]
 pub mod catalogue;
 

@@ -1,6 +1,7 @@
 //! The host's door: a model with tools, run as the root of a tree.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -29,6 +30,8 @@ use crate::tool::{AgentRuntime, Hooks, Job, Policy, Producer, Toolset};
 pub struct Agent {
     name: Arc<str>,
     job: Job,
+    /// Whether a factory has given it out, or one that it is a clone of.
+    is_given_out: Arc<AtomicBool>,
 }
 
 impl Agent {
@@ -45,7 +48,8 @@ impl Agent {
     #[must_use]
     pub fn with_producer(model: Arc<dyn ChatModel>, producer: Arc<dyn Producer>) -> Self {
         let runtime = Arc::new(AgentRuntime::new(model, producer));
-        Self { name: "agent".into(), job: Job::new("", Toolset::new(), runtime) }
+        let job = Job::new("", Toolset::new(), runtime);
+        Self { name: "agent".into(), job, is_given_out: Arc::default() }
     }
 
     /// Its name. Default `agent`.
@@ -105,6 +109,23 @@ impl Agent {
         self
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What a run of it on this task is to do: for those that run it below another run.
+    #[must_use]
+    pub fn job(&self, task: impl Into<Arc<str>>) -> Job {
+        Job { instructions: task.into(), ..self.job.clone() }
+    }
+
+    /// Marks it as given out by a factory. False if it was that already, or a clone of it.
+    pub(crate) fn give_out(&self) -> bool {
+        !self.is_given_out.swap(true, Ordering::AcqRel)
+    }
+
     /// Runs it on a task as the root of a tree.
     pub fn run(&self, root: &Root, task: impl Into<Arc<str>>) -> RootRun {
         self.run_with(Arc::clone(&self.job.runtime.producer), root, task)
@@ -112,8 +133,7 @@ impl Agent {
 
     /// Runs a task as the root of a tree with another producer, such as a script or a planner. Runs below it have the agent's own.
     pub fn run_with(&self, producer: Arc<dyn Producer>, root: &Root, task: impl Into<Arc<str>>) -> RootRun {
-        let mut job = self.job.clone();
-        job.instructions = task.into();
+        let job = self.job(task);
         let mut spec =
             RunSpec::new(Arc::clone(&self.name), Arc::clone(&job.instructions)).produced_by(producer.kind());
         spec.model = Some(job.runtime.model.name().into());

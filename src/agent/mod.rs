@@ -4,6 +4,7 @@
 pub mod codeact;
 mod detached;
 mod host;
+mod inside;
 pub mod planner;
 #[cfg(feature = "codeact")]
 pub mod sandbox;
@@ -15,6 +16,7 @@ pub mod tool_loop;
 
 pub use detached::Detached;
 pub use host::Agent;
+pub(crate) use inside::Inside;
 pub use search::{Breadth, RunSearch, SEARCH_TOOLS};
 pub use subtask::RunSubtask;
 pub use tool_loop::ToolLoop;

@@ -42,4 +42,4 @@ pub use sub_agent::{Delegated, SubAgentRun, SubAgentTool};
 pub use toolset::Toolset;
 pub(crate) use toolset::{MAX_NAME, is_tool_name};
 pub use traits::{Access, OnCancel, Risk, Tool};
-pub use typed::tool_fn;
+pub use typed::{schema_of, tool_fn};

@@ -65,6 +65,14 @@ impl Schema {
         }
         violations
     }
+
+    /// Where a value first violates it, as a JSON pointer, and how; none if it satisfies it.
+    #[must_use]
+    pub fn first_violation(&self, value: &Value) -> Option<(String, String)> {
+        let error = self.validator.iter_errors(value).next()?;
+        let reason = crate::message::cap_text(&error.to_string(), VIOLATION_BYTES);
+        Some((error.instance_path().to_string(), reason))
+    }
 }
 
 impl fmt::Debug for Schema {

@@ -74,16 +74,25 @@ where
     }
 }
 
-/// The parameter schema of a type: without references, which not every provider resolves.
+/// The parameter schema of a type: always that of an object.
 pub(super) fn parameters_of<A: JsonSchema>() -> Value {
+    let mut schema = schema_of::<A>();
+    if let Some(object) = schema.as_object_mut() {
+        object.entry("type").or_insert(json!("object"));
+        object.entry("properties").or_insert(json!({}));
+    }
+    schema
+}
+
+/// The schema of a type: without references, which not every provider resolves.
+#[must_use]
+pub fn schema_of<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
     if let Some(object) = schema.as_object_mut() {
         // Of the type's name and the dialect no model needs to know.
         object.remove("$schema");
         object.remove("title");
-        object.entry("type").or_insert(json!("object"));
-        object.entry("properties").or_insert(json!({}));
     }
     schema
 }

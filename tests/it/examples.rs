@@ -14,9 +14,16 @@ mod catalogue;
 #[path = "../../examples/codeact.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod codeact;
+#[cfg(feature = "codeact")]
+#[path = "../../examples/compound.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod compound;
 #[path = "../../examples/detached.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod detached;
+#[path = "../../examples/frame.rs"]
+#[expect(dead_code, reason = "its main is for cargo")]
+mod frame;
 #[path = "../../examples/hello.rs"]
 #[expect(dead_code, reason = "its main is for cargo")]
 mod hello;
@@ -122,6 +129,33 @@ fn the_gallery_works_offline() {
     assert!(
         printed.starts_with("reviewer (completed):\n\nThe best match for `cancellation` is "),
         "{printed}"
+    );
+}
+
+#[tokio::test]
+async fn frame_gives_a_result_or_says_why_there_is_none() {
+    let expected = [
+        "review -> success: \"One defect.\" {\"defects\":[\"`x` is never read\"]}",
+        "review -> failed: \"{\\\"status\\\":\\\"fine\\\",\\\"summary\\\":\\\"No defects.\\\"}\" since {\"class\":\"not_schema\",\"path\":\"/status\",\"reason\":\"\\\"fine\\\" is not one of \\\"success\\\", \\\"partial\\\" or \\\"failed\\\"\"}",
+        "Some(String(\"One file has a defect, the other was not reviewed.\"))",
+    ];
+    assert_eq!(printed!(frame).lines().collect::<Vec<_>>(), expected);
+}
+
+#[cfg(feature = "codeact")]
+#[tokio::test]
+async fn compound_gets_code_that_compiles_at_its_second_pass() {
+    let printed = printed!(compound);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with("pass 1: not yet: ") && lines[1].contains("your code, line 2"), "{printed}");
+    assert_eq!(
+        lines[3..],
+        [
+            "pass 2: passed",
+            "2 passes: passed",
+            "const words = inputs.text.split(' ');",
+            "return words.length;"
+        ][..]
     );
 }
 

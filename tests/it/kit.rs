@@ -11,6 +11,7 @@ use anabranch::message::{
 };
 use anabranch::outcome::{StopReason, Usage};
 use anabranch::stream::Emitter;
+use anabranch::testing::TestRoot;
 use anabranch::{Chunk, SubAgentOutcome, SubAgentStream};
 use serde_json::{Map, Value, json};
 
@@ -145,4 +146,43 @@ pub(crate) fn chain(
 pub(crate) fn id_of(root: &Root, title: &str) -> RunId {
     let tree = root.snapshot();
     tree.nodes().find(|node| node.title() == title).unwrap().origin.run_id.clone()
+}
+
+/// What a run's own code comes to, with the log of its tree, which holds.
+pub(crate) async fn inside<T, Fut>(
+    work: impl FnOnce(RunContext, Emitter) -> Fut,
+) -> (T, Vec<ProcessingMessage>)
+where
+    T: Send + 'static,
+    Fut: Future<Output = T> + Send + 'static,
+{
+    inside_of(Root::builder(), work).await
+}
+
+/// As `inside`, on a root of one's own.
+pub(crate) async fn inside_of<T, Fut>(
+    builder: RootBuilder,
+    work: impl FnOnce(RunContext, Emitter) -> Fut,
+) -> (T, Vec<ProcessingMessage>)
+where
+    T: Send + 'static,
+    Fut: Future<Output = T> + Send + 'static,
+{
+    let test = TestRoot::of(builder);
+    let slot = Arc::new(std::sync::Mutex::new(None));
+    let filled = Arc::clone(&slot);
+    let run = test.root().run(RunSpec::new("host", "work"), |cx| {
+        SubAgentStream::generate(|emit| {
+            let work = work(cx, emit);
+            async move {
+                let done = work.await;
+                *filled.lock().unwrap() = Some(done);
+                SubAgentOutcome::completed("done")
+            }
+        })
+    });
+    run.settle().await;
+    let log = test.finish();
+    let done = slot.lock().unwrap().take().expect("the run to have come to its end");
+    (done, log)
 }

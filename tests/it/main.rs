@@ -70,6 +70,23 @@ mod scripts;
 // Graphs that are gone on with from a log.
 mod graph_resume;
 
+// Stack frames: sub-agents as contracts.
+mod frames;
+
+// The same as values of a program.
+mod frame_values;
+
+// Compounds: agent, executor, state, evaluator, refinement; refinement loops.
+mod compound;
+
+// Compounds of which a part fails.
+mod compound_faults;
+
+// Refinement loops, and how sure an agent is.
+mod refinement;
+
+// Tries that are repeated, and hooks around what is no tool call.
+mod retries;
 // What the tests of agents that are files share.
 #[cfg(feature = "catalogue")]
 mod agents_kit;

@@ -1,19 +1,17 @@
 //! What every planner here does: a tool loop with tools that build a draft, at most three times, until the draft is finished.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use futures::StreamExt;
 use serde_json::Value;
 
+use crate::agent::inside::Inside;
 use crate::agent::tool_loop::{LoopConfig, ToolLoop};
 use crate::context::RunContext;
 use crate::error::Result;
-use crate::message::{Extra, MessageBody, PlanningUpdate, ProcessingMessage, TurnFinished};
-use crate::model::{ChatModel, ChatRequest, ChatStream};
+use crate::message::{Extra, MessageBody, PlanningUpdate};
 use crate::outcome::{FailureKind, SubAgentOutcome};
 use crate::stream::Emitter;
-use crate::tool::{AgentRuntime, Job, Producer, Toolset};
+use crate::tool::{Job, Toolset};
 
 /// How often a planner begins, as in the original core.
 const MAX_ATTEMPTS: u32 = 3;
@@ -77,10 +75,9 @@ impl Planning {
                 return SubAgentOutcome::failed(FailureKind::Construction, error.to_string());
             }
         };
-        let model = Arc::clone(&self.job.runtime.model);
-        let model = Arc::new(Continued { model, calls: AtomicU32::new(0) });
-        let runtime = Arc::new(AgentRuntime { model, ..AgentRuntime::clone(&self.job.runtime) });
-        let mut turns = 0;
+        let config = LoopConfig { max_calls: Some(MAX_CALLS), ..LoopConfig::default() };
+        let tool_loop = ToolLoop::new(config);
+        let mut inside = Inside::new(self.cx.clone(), self.emit.clone(), &self.job.runtime);
         let mut problem: Option<String> = None;
         for attempt in 1..=MAX_ATTEMPTS {
             self.say("generation", "running", Some(format!("attempt {attempt} of {MAX_ATTEMPTS}"))).await;
@@ -93,9 +90,9 @@ impl Planning {
                 max_turns: Some(self.job.max_turns.unwrap_or(MAX_CALLS)),
                 max_output_tokens: self.job.max_output_tokens,
                 tools: tools.clone(),
-                runtime: Arc::clone(&runtime),
+                runtime: Arc::clone(&self.job.runtime),
             };
-            let outcome = self.attempt(job, &mut turns).await;
+            let outcome = inside.run(&tool_loop, job).await;
             if let (true, Some(plan)) = (outcome.is_ok(), draft.finished()) {
                 if let Some(act) = draft.hand_over() {
                     match self.cx.blocking(act).await {
@@ -132,24 +129,6 @@ impl Planning {
         SubAgentOutcome::failed(FailureKind::Step, text).with_partial(draft.so_far())
     }
 
-    /// One tool loop inside this run. What it says, this run says.
-    async fn attempt(&self, job: Job, turns: &mut u64) -> SubAgentOutcome {
-        let config = LoopConfig { max_calls: Some(MAX_CALLS), ..LoopConfig::default() };
-        let mut stream = ToolLoop::new(config).produce(job, self.cx.clone());
-        while let Some(message) = stream.next().await {
-            let message = match message.body() {
-                MessageBody::TurnFinished(turn) => {
-                    // Counted through all attempts: they are one run.
-                    *turns += 1;
-                    ProcessingMessage::from(TurnFinished { turn: *turns, ..TurnFinished::clone(turn) })
-                }
-                _ => message,
-            };
-            self.emit.send(message).await;
-        }
-        stream.into_outcome()
-    }
-
     async fn say(&self, phase: &str, status: &str, content: Option<String>) {
         let update = PlanningUpdate {
             phase: phase.to_owned(),
@@ -169,22 +148,5 @@ fn may_begin_again(outcome: &SubAgentOutcome) -> bool {
         SubAgentOutcome::Completed { .. } | SubAgentOutcome::Stopped { .. } => true,
         SubAgentOutcome::Failed { kind, .. } => *kind == FailureKind::Empty,
         SubAgentOutcome::Cancelled { .. } => false,
-    }
-}
-
-/// The model with the number of its calls counted through all attempts.
-struct Continued {
-    model: Arc<dyn ChatModel>,
-    calls: AtomicU32,
-}
-
-impl ChatModel for Continued {
-    fn name(&self) -> &str {
-        self.model.name()
-    }
-
-    fn chat(&self, request: ChatRequest) -> ChatStream {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.model.chat(ChatRequest { call, ..request })
     }
 }

@@ -3,7 +3,7 @@
 use crate::message::cap_text;
 
 /// The text in a block of Markdown: cut at a marker after `max` bytes, between fences that do not occur in it.
-pub(in crate::agent) fn fenced(text: &str, max: usize) -> String {
+pub(crate) fn fenced(text: &str, max: usize) -> String {
     let text = cap_text(text.trim_end(), max);
     let (mut longest, mut run) = (2, 0);
     for letter in text.chars() {

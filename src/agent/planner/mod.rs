@@ -36,6 +36,7 @@ pub use catalogue::{AgentKind, NodeCatalogue};
 pub use check::{CheckedGraph, Violation, ViolationKind};
 pub use create_plan::{CreatePlan, PlannedStep, PlannedTask, TaskPlan, TaskPlanner};
 pub use execute::GraphExecutor;
+pub(crate) use fence::fenced;
 pub use graph::{GraphEdge, GraphNode, WorkflowGraph};
 pub use graph_planner::GraphPlanner;
 pub use plan_tool::PlanWorkflowGraph;
@@ -44,6 +45,5 @@ pub use resume::FinishedNodes;
 pub(super) use {
     attempts::{Draft, Planning},
     draft::OfOneRun,
-    fence::fenced,
     plan_tool::{objective, planner_run},
 };

@@ -37,7 +37,7 @@ fn candidates(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The inside of one fence that begins and ends the text. It ends at the last fence mark, so that the value may contain some.
-fn whole_fence(text: &str) -> Option<&str> {
+pub(crate) fn whole_fence(text: &str) -> Option<&str> {
     let inside = text.strip_prefix("```")?.strip_suffix("```")?;
     let (language, body) = inside.split_once('\n')?;
     (!language.contains('`')).then_some(body.trim())

@@ -7,6 +7,7 @@ mod driver;
 mod machine;
 mod turn;
 
+pub(crate) use answer::whole_fence;
 pub use driver::ToolLoop;
 pub use machine::{Action, LoopConfig, Machine, PlannedCall};
 pub use turn::{RawCall, Turn, TurnBuilder};

@@ -137,6 +137,13 @@ impl Hooks {
         Self(self.0.iter().cloned().chain([hook]).collect())
     }
 
+    /// These and those of `others` that are not among them, at the end.
+    #[must_use]
+    pub fn with_all(&self, others: &Self) -> Self {
+        let is_new = |hook: &&Arc<dyn Hook>| !self.0.iter().any(|own| Arc::ptr_eq(own, hook));
+        Self(self.0.iter().chain(others.0.iter().filter(is_new)).cloned().collect())
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
