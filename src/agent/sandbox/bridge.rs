@@ -99,7 +99,7 @@ impl Done {
 #[derive(Default)]
 struct Running<'a> {
     alone: Option<Call<'a>>,
-    /// The room of one that has ended, for the next: it is so large that the allocator would tidy up for it each time.
+    /// The room of one that has ended, for the next: it has two kilobytes, more than the allocator keeps at hand.
     spare: Option<Call<'a>>,
     others: FuturesUnordered<Call<'a>>,
 }
