@@ -66,6 +66,7 @@ mod finish;
 mod front;
 mod grant;
 mod limits;
+mod node;
 mod notices;
 mod record;
 mod schema;

@@ -212,7 +212,13 @@ impl Spawner {
             );
             return Err(ToolReply::error("no_tools", text));
         }
-        let model = self.model(&definition, parent).await;
+        let model = match self.model(&definition, parent.runtime().model.name()) {
+            Ok(model) => model,
+            Err(problem) => {
+                tell(problem, parent).await;
+                None
+            }
+        };
         let (run, said) = self.run_of(&definition, task, request.timeout)?;
         let run = SubAgentRun { model, policy, ..run };
         let birth = Birth { noun: NOUN, scope: Scope::Foreground, call };
@@ -255,16 +261,20 @@ impl Spawner {
         Ok((run, said))
     }
 
-    /// The model that the definition asks for; none is its parent's. What cannot be had is told.
-    async fn model(&self, definition: &Definition, parent: &Caller) -> Option<Arc<dyn ChatModel>> {
-        let name = definition.model.as_deref()?;
+    /// The model that the definition asks for; none is `own`, its parent's.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be had, and that its parent's is used instead.
+    pub(super) fn model(
+        &self,
+        definition: &Definition,
+        own: &str,
+    ) -> std::result::Result<Option<Arc<dyn ChatModel>>, String> {
+        let Some(name) = definition.model.as_deref() else { return Ok(None) };
         let known = self.0.resolved.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        if known.is_some() {
-            return known;
-        }
-        let own = parent.runtime().model.name();
-        if name == own {
-            return None;
+        if known.is_some() || name == own {
+            return Ok(known);
         }
         let why = match &self.0.models {
             None => "this host has one model for all".to_owned(),
@@ -272,15 +282,13 @@ impl Spawner {
                 Ok(model) => {
                     let mut resolved = self.0.resolved.lock().unwrap_or_else(PoisonError::into_inner);
                     let model = resolved.entry(name.to_owned()).or_insert(model);
-                    return Some(Arc::clone(model));
+                    return Ok(Some(Arc::clone(model)));
                 }
                 Err(error) => error.to_string(),
             },
         };
         let (path, shown) = (definition.path.display(), cap_text(name, QUOTED_BYTES));
-        tell(format!("{path}: the model {shown:?} cannot be had ({why}); {own} is used instead"), parent)
-            .await;
-        None
+        Err(format!("{path}: the model {shown:?} cannot be had ({why}); {own} is used instead"))
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn agents(
     let workspace = directory("--workspace", &args.workspace)?;
     let catalogue = Catalogue::standard(directories(&args.agents)?, &workspace);
     let sandbox: Arc<dyn Sandbox> = Arc::new(InProcess);
-    let tools = tools_of(&workspace, Spawner::new(catalogue.clone()), &sandbox).map_err(|error| {
+    let tools = tools_of(&workspace, &Spawner::new(catalogue.clone()), &sandbox).map_err(|error| {
         UsageError::of_file("--workspace", &workspace, error.to_string(), "name a directory that can be read")
     })?;
     let listing = catalogue.read().checked(&tools);

@@ -14,7 +14,7 @@ use super::panics::Panics;
 use super::show::{Screen, Shown};
 use super::signals::{AtExit, Signals, cancel_on_signal};
 use crate::agent::codeact::{CodeAct, EXECUTE_CODE};
-use crate::agent::planner::{CreatePlan, PlanWorkflowGraph};
+use crate::agent::planner::{CreatePlan, GraphPlanner, PlanWorkflowGraph};
 use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
 use crate::agent::script::PlanOrchestrationScript;
 use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
@@ -33,6 +33,7 @@ pub(super) struct Host {
     model: Arc<dyn ChatModel>,
     producer: Arc<dyn Producer>,
     sandbox: Arc<dyn Sandbox>,
+    spawner: Spawner,
     tools: Toolset,
     policy: Policy,
 }
@@ -93,7 +94,8 @@ impl Host {
                 Arc::new(ChildProcess::new(program, ["sandbox"]))
             }
         };
-        let tools = toolset(options, &sandbox).map_err(text)?;
+        let spawner = spawner(options);
+        let tools = toolset(options, &spawner, &sandbox).map_err(text)?;
         let rules = options.rules.iter().cloned();
         let policy = rules.fold(Policy::default(), |policy, (effect, rule)| policy.with(effect, rule));
         let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
@@ -104,7 +106,13 @@ impl Host {
                 names.join(", ")
             ));
         }
-        Ok(Self { model, producer: Arc::new(CodeAct::new(Arc::clone(&sandbox))), sandbox, tools, policy })
+        let producer = Arc::new(CodeAct::new(Arc::clone(&sandbox)));
+        Ok(Self { model, producer, sandbox, spawner, tools, policy })
+    }
+
+    /// A planner with the agents of files.
+    pub(super) fn planner(&self) -> GraphPlanner {
+        planner(&self.spawner)
     }
 
     /// The tools of the flags.
@@ -145,22 +153,31 @@ fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
     })
 }
 
-fn toolset(options: &HostOptions, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
-    let spawner = Spawner::new(Catalogue::standard(options.agents.iter().cloned(), &options.workspace))
+fn spawner(options: &HostOptions) -> Spawner {
+    Spawner::new(Catalogue::standard(options.agents.iter().cloned(), &options.workspace))
         .preamble(Spawner::WORKSPACE_PREAMBLE)
-        .models(models(options.model.clone()));
+        .models(models(options.model.clone()))
+}
+
+fn planner(spawner: &Spawner) -> GraphPlanner {
+    let spawner = spawner.clone();
+    GraphPlanner::new().with_agents_of(move |tools| spawner.node_agents(tools))
+}
+
+fn toolset(options: &HostOptions, spawner: &Spawner, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
     let tools = tools_of(&options.workspace, spawner, sandbox)?;
     if options.chaos { chaos::add_to(&tools) } else { Ok(tools) }
 }
 
 /// The tools of every agent in a workspace.
-pub(super) fn tools_of(workspace: &Path, spawner: Spawner, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
+pub(super) fn tools_of(workspace: &Path, spawner: &Spawner, sandbox: &Arc<dyn Sandbox>) -> Result<Toolset> {
     let tools = Workspace::open(workspace)?.add_to(&Toolset::new())?;
     let tools = tools.with_sub_agent(RunSubtask::default())?.with_sub_agent(RunSearch::default())?;
     let tools = tools.with(AskUser::new())?;
     let tools = Detached::new().add_to(&tools)?;
-    let tools = Delegate::new(spawner).add_to(&tools)?;
-    let tools = tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::default())?;
+    let tools = Delegate::new(spawner.clone()).add_to(&tools)?;
+    let tools =
+        tools.with_sub_agent(CreatePlan::new())?.with_sub_agent(PlanWorkflowGraph::new(planner(spawner)))?;
     let tools = tools.with_sub_agent(PlanOrchestrationScript::default().in_sandbox(Arc::clone(sandbox)))?;
     shared::add_to(&tools)
 }

@@ -12,7 +12,7 @@ use super::output::complain;
 use super::save::save;
 use crate::agent::Agent;
 use crate::agent::planner::{
-    CheckedGraph, FinishedNodes, GraphExecutor, GraphPlanner, NodeCatalogue, Violation, WorkflowGraph,
+    CheckedGraph, FinishedNodes, GraphExecutor, NodeCatalogue, Violation, WorkflowGraph,
 };
 use crate::context::{Root, RunContext};
 use crate::outcome::SubAgentOutcome;
@@ -132,7 +132,7 @@ pub(super) fn plan(options: PlanOptions) -> ExitCode {
     let PlanOptions { objective, execute, graph, save: place, finished, host } = options;
     Host::open(&host, |host| {
         let objective = objective.unwrap_or_else(|| name_of(graph.as_ref()));
-        let mut planner = GraphPlanner::new();
+        let mut planner = host.planner();
         if let Some(place) = place.clone() {
             planner = planner.on_planned(move |graph| write(&place, graph));
         }

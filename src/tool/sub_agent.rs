@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::context::ToolContext;
 use super::policy::Policy;
 use super::reply::ToolReply;
-use super::runtime::{Job, Producer};
+use super::runtime::{AgentRuntime, Job, Producer};
 use super::toolset::Toolset;
 use super::traits::{Access, Risk, Tool};
 use super::typed::{parameters_of, parse_arguments};
@@ -245,6 +245,19 @@ impl SubAgentRun {
         }
     }
 
+    /// What it inherits of what its parent has: with its own model, and narrowed by its own policy.
+    pub(crate) fn runtime(&self, parent: &Arc<AgentRuntime>) -> Arc<AgentRuntime> {
+        let mut runtime = Arc::clone(parent);
+        if self.model.is_some() || self.policy.is_some() {
+            let own = Arc::make_mut(&mut runtime);
+            own.model = self.model.clone().unwrap_or_else(|| Arc::clone(&own.model));
+            if let Some(policy) = &self.policy {
+                own.policy = own.policy.narrowed_by(policy);
+            }
+        }
+        runtime
+    }
+
     /// What the parent's model reads of the settled child. A failure is never turned into a success; what there was of a result
     /// goes along with the reason.
     pub(crate) fn settle(&self, outcome: &SubAgentOutcome, run_id: &str) -> ToolReply {
@@ -368,14 +381,7 @@ impl Delegated {
         birth: Birth<'_>,
         tools: impl FnOnce() -> Toolset,
     ) -> std::result::Result<Self, ToolReply> {
-        let mut runtime = Arc::clone(parent.runtime());
-        if run.model.is_some() || run.policy.is_some() {
-            let own = Arc::make_mut(&mut runtime);
-            own.model = run.model.clone().unwrap_or_else(|| Arc::clone(&own.model));
-            if let Some(policy) = &run.policy {
-                own.policy = own.policy.narrowed_by(policy);
-            }
-        }
+        let runtime = run.runtime(parent.runtime());
         let producer = run.producer.clone().unwrap_or_else(|| Arc::clone(&runtime.producer));
         let spec = RunSpec {
             agent: Arc::clone(&run.agent),

@@ -94,6 +94,8 @@ mod agents_kit;
 // Agents that are files: delegated to, narrowed, told.
 #[cfg(feature = "catalogue")]
 mod catalogue;
+// Agents that are files, as nodes of graphs.
+mod catalogue_graphs;
 
 // The same: every way in which such a run ends, and its log.
 #[cfg(feature = "catalogue")]

@@ -24,11 +24,15 @@ const PROMPT: &str = include_str!("prompts/graph_planner.md");
 #[derive(Clone, Default)]
 pub struct GraphPlanner {
     agents: Vec<AgentKind>,
+    source: Option<AgentSource>,
     on_planned: Option<OnPlanned>,
 }
 
 /// What is done with a finished graph.
 pub(super) type OnPlanned = Arc<dyn Fn(&WorkflowGraph) -> Result<(), String> + Send + Sync>;
+
+/// Gives agents of which nodes can be made, where a run has these tools.
+type AgentSource = Arc<dyn Fn(&Toolset) -> Vec<AgentKind> + Send + Sync>;
 
 impl GraphPlanner {
     /// What `run_started` calls it.
@@ -47,6 +51,17 @@ impl GraphPlanner {
         self
     }
 
+    /// With the agents that are there when a graph is planned or checked, such as those of files. One of them takes the place of another
+    /// of its name. Default: none.
+    #[must_use]
+    pub fn with_agents_of(
+        mut self,
+        source: impl Fn(&Toolset) -> Vec<AgentKind> + Send + Sync + 'static,
+    ) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
     /// What is done with a graph before the planner settles with it, such as saving it. An error fails the run, with the graph as its
     /// partial result. It is called on a thread where it may block. Default: nothing.
     #[must_use]
@@ -61,7 +76,8 @@ impl GraphPlanner {
     /// The catalogue that a run with these tools plans with.
     #[must_use]
     pub fn catalogue(&self, tools: &Toolset, policy: &Policy) -> NodeCatalogue {
-        let agents = self.agents.iter().cloned();
+        let found = self.source.iter().flat_map(|source| source(tools));
+        let agents = self.agents.iter().cloned().chain(found);
         agents.fold(NodeCatalogue::new(tools, policy), NodeCatalogue::with_agent)
     }
 }

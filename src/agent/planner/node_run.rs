@@ -67,8 +67,8 @@ impl NodeRun {
         let end = match &self.node.work {
             Work::Agent { kind, prompt } => {
                 let run = kind.run(&brief(prompt, &self.inputs));
-                let producer = kind.producer().unwrap_or(&job.runtime.producer);
-                let tools = kind.child_tools(&job.tools);
+                let producer = run.producer.as_ref().or(kind.producer()).unwrap_or(&job.runtime.producer);
+                let tools = run.own_tools.with_missing(&kind.child_tools(&job.tools));
                 self.agent(&run, producer, tools, job, cx).await
             }
             Work::Tool { name, args } => self.tool(name, args, job, cx).await,
@@ -85,6 +85,8 @@ impl NodeRun {
         cx: &RunContext,
     ) -> NodeEnd {
         let schema = self.node.schema.as_ref().map(|schema| Arc::clone(schema.value()));
+        let runtime = run.runtime(&job.runtime);
+        let model = runtime.model.name().into();
         let child = Job {
             instructions: Arc::clone(&run.instructions),
             system_prompt: run.system_prompt.clone().or_else(|| job.system_prompt.clone()),
@@ -92,13 +94,13 @@ impl NodeRun {
             max_turns: run.max_turns,
             max_output_tokens: job.max_output_tokens,
             tools,
-            runtime: Arc::clone(&job.runtime),
+            runtime,
         };
         let spec = RunSpec::new(Arc::clone(&run.agent), Arc::clone(&run.instructions))
             .titled(Arc::clone(&self.node.id))
             .produced_by(producer.kind())
             .limited(run.limits);
-        let spec = RunSpec { model: Some(job.runtime.model.name().into()), noun: "node".into(), ..spec };
+        let spec = RunSpec { model: Some(model), noun: "node".into(), ..spec };
         let mut run_id = None;
         let outcome = cx
             .delegate(spec, |cx| {

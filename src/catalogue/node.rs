@@ -1,0 +1,35 @@
+//! Definitions as nodes of graphs.
+
+use std::sync::Arc;
+
+use super::definition::Definition;
+use super::grant::Grant;
+use super::spawner::Spawner;
+use crate::agent::planner::AgentKind;
+use crate::tool::{SubAgentRun, Toolset};
+
+impl Spawner {
+    /// The agents of the files as agents that a node can be: for [`crate::agent::planner::GraphPlanner::with_agents_of`]. A node answers as
+    /// any does, without `finish`; it has the tools, the model and the limits of its definition. Definitions that none of `tools` fits are
+    /// left out.
+    #[must_use]
+    pub fn node_agents(&self, tools: &Toolset) -> Vec<AgentKind> {
+        let definitions = self.definitions().definitions;
+        definitions.iter().filter_map(|definition| self.node_agent(definition, tools)).collect()
+    }
+
+    fn node_agent(&self, definition: &Arc<Definition>, tools: &Toolset) -> Option<AgentKind> {
+        let policy = Grant::of(definition, &tools.inheritable()).ok()?.policy(&definition.name);
+        let (spawner, definition) = (self.clone(), Arc::clone(definition));
+        let agent = AgentKind::new(&definition.name, &definition.description);
+        Some(agent.brief(move |prompt| SubAgentRun {
+            system_prompt: Some(Arc::clone(&definition.prompt)),
+            output_schema: definition.output_schema.clone(),
+            max_turns: definition.max_steps,
+            limits: definition.limits,
+            model: spawner.model(&definition, "").ok().flatten(),
+            policy: policy.clone(),
+            ..SubAgentRun::new(&definition.name, prompt)
+        }))
+    }
+}
