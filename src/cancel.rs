@@ -1,8 +1,10 @@
 //! Cancellation: tokens that form a tree and know who cancelled, and waits that end with them.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -118,11 +120,18 @@ impl CancelToken {
     ///
     /// As that of `work`.
     pub async fn or_cancel<F: Future>(&self, work: F) -> Result<F::Output, Cancelled> {
-        tokio::select! {
-            biased;
-            () = self.0.token.cancelled() => Err(Cancelled { by: self.cause() }),
-            output = work => Ok(output),
-        }
+        let (mut cancelled, mut work) = (pin!(self.0.token.cancelled()), pin!(work));
+        poll_fn(|cx| {
+            if self.epoch() > 0 && self.is_cancelled() {
+                return Poll::Ready(Err(Cancelled { by: self.cause() }));
+            }
+            if let Poll::Ready(output) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            // Only now, since most work never waits, and to enter the list of those who do takes two locks.
+            cancelled.as_mut().poll(cx).map(|()| Err(Cancelled { by: self.cause() }))
+        })
+        .await
     }
 }
 

@@ -45,6 +45,9 @@ impl RunId {
     /// The last eight characters: enough for a person to tell runs of one tree apart.
     #[must_use]
     pub fn short(&self) -> String {
+        if let Repr::Canonical(_, low) = &self.0 {
+            return format!("{:08x}", low & u64::from(u32::MAX));
+        }
         let text = self.to_string();
         let start = text.char_indices().rev().nth(7).map_or(0, |(at, _)| at);
         text.get(start..).unwrap_or_default().to_owned()
@@ -264,6 +267,10 @@ mod tests {
         let text = ids[7].to_string();
         assert_eq!(Uuid::parse_str(&text).unwrap().get_version_num(), 7);
         assert_eq!(RunId::parse(&text), ids[7]);
+        assert!(text.ends_with(&ids[7].short()));
+        let others = ["00000000-0000-0000-0000-00000000000f", "root", "a-longer-id", ""]
+            .map(|id| RunId::parse(id).short());
+        assert_eq!(others, ["0000000f", "root", "onger-id", ""]);
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Invoked {
 pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx: ToolContext) -> Invoked {
     let cap = cx.runtime().result_bytes;
     let invoked = match args {
-        Ok(args) if !cx.runtime().hooks.is_empty() => hooked(name, args, cx).await,
+        // Boxed, since it is seldom and would make every call twice as large.
+        Ok(args) if !cx.runtime().hooks.is_empty() => Box::pin(hooked(name, args, cx)).await,
         args => once(name, args, cx).await,
     };
     Invoked { reply: capped(invoked.reply, cap), ..invoked }

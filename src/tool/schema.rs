@@ -44,6 +44,10 @@ impl Schema {
     /// What of a value violates it, each with its place; empty if nothing does.
     #[must_use]
     pub fn violations(&self, value: &Value) -> Vec<String> {
+        // Nearly always, and much faster.
+        if self.validator.is_valid(value) {
+            return Vec::new();
+        }
         let mut violations = Vec::new();
         let mut more = 0;
         for error in self.validator.iter_errors(value) {

@@ -77,6 +77,18 @@ async fn ac58_code_calls_tools_and_the_log_shows_each_call_before_its_result() {
     assert_eq!(calls, [(0, None, Some("Run the scripted code".into())), (1, Some(0), None)]);
 }
 
+#[tokio::test]
+async fn a_call_stands_after_the_result_that_its_program_went_on_with() {
+    let played = actions(&["for (let i = 0; i < 40; i++) await tools.chaos_sleep({ ms: 0 })"]).play().await;
+    let said = played.log.iter().filter_map(|message| match message.body() {
+        MessageBody::ToolCallUpdate(call) => Some(("call", call.call_index)),
+        MessageBody::ToolResultUpdate(result) => Some(("result", result.call_index)),
+        _ => None,
+    });
+    let expected = (1..=40).flat_map(|index| [("call", index), ("result", index)]);
+    assert!(said.filter(|(_, index)| *index > 0).eq(expected), "{}", played.timeline());
+}
+
 #[tokio::test(start_paused = true)]
 async fn children_of_code_run_at_once_and_stand_below_their_calls() {
     let code = "return await Promise.all(['a', 'b'].map(name => tools.run_subtask({ description: name, prompt: name })))";

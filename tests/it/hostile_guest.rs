@@ -65,7 +65,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         ".{0,80}",
     ];
     prop_oneof![
-        4 => (names, text()).prop_map(|(name, args)| Ask::Tool { name, args }),
+        4 => (names, text()).prop_map(|(name, args)| Ask::Tool { name: name.into(), args }),
         1 => (text(), text()).prop_map(|(query, limit)| Ask::SearchTools { query, limit }),
         1 => text().prop_map(|value| Ask::Finish { value }),
         1 => prop_oneof![0..5_u64, Just(u64::MAX)].prop_map(|ms| Ask::Sleep { ms }),

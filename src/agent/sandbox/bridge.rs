@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::ReusableBoxFuture;
 
 use super::encode::read_json;
 use super::guest::MAX_PENDING;
@@ -60,11 +61,89 @@ pub(crate) struct Played {
 }
 
 /// A call that is under way.
-type Call<'a> = BoxFuture<'a, Done>;
+type Call<'a> = ReusableBoxFuture<'a, Done>;
 
 enum Done {
     Tool { id: u32, made: Made },
     Other { id: u32, outcome: Result<Value, HostError> },
+}
+
+impl Done {
+    /// What the program hears of it.
+    fn reply(&self) -> HostReply {
+        let (id, outcome) = match self {
+            Self::Other { id, outcome } => {
+                (*id, outcome.as_ref().map(Value::to_string).map_err(Clone::clone))
+            }
+            Self::Tool { id, made } => {
+                let reply = &made.invoked.reply;
+                let outcome = if reply.is_error {
+                    Err(HostError::of_value(&format!("tools.{}", made.name()), &reply.for_model))
+                } else {
+                    Ok(reply.for_model.to_string())
+                };
+                (*id, outcome)
+            }
+        };
+        HostReply { id, outcome }
+    }
+
+    /// Whether the run ends with it.
+    fn is_fatal(&self) -> bool {
+        matches!(self, Self::Tool { made, .. } if made.invoked.fatal.is_some())
+    }
+}
+
+/// The calls that are under way. One alone is polled by the bridge itself: in a set it would have a waker of its own, and what it
+/// says would go the way of messages from other tasks.
+#[derive(Default)]
+struct Running<'a> {
+    alone: Option<Call<'a>>,
+    /// The room of one that has ended, for the next: it has two kilobytes, more than the allocator keeps at hand.
+    spare: Option<Call<'a>>,
+    others: FuturesUnordered<Call<'a>>,
+}
+
+impl<'a> Running<'a> {
+    /// A call that may be pushed.
+    fn with_room(&mut self, work: impl Future<Output = Done> + Send + 'a) -> Call<'a> {
+        let Some(mut call) = self.spare.take() else { return Call::new(work) };
+        call.set(work);
+        call
+    }
+
+    fn push(&mut self, call: Call<'a>) {
+        if self.is_empty() {
+            self.alone = Some(call);
+        } else {
+            self.others.extend(self.alone.take());
+            self.others.push(call);
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.alone.is_some()) + self.others.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn clear(&mut self) {
+        (self.alone, self.spare) = (None, None);
+        self.others.clear();
+    }
+}
+
+impl Stream for Running<'_> {
+    type Item = Done;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Done>> {
+        let Some(call) = &mut self.alone else { return self.others.poll_next_unpin(cx) };
+        let done = ready!(call.poll(cx));
+        self.spare = self.alone.take();
+        Poll::Ready(Some(done))
+    }
 }
 
 /// How long what a program started waits for the program to be done with the last answers. While it does, one thing happens after
@@ -98,7 +177,7 @@ impl Patience {
 /// What is under way for a program.
 struct Play<'a> {
     session: Box<dyn Session>,
-    running: FuturesUnordered<Call<'a>>,
+    running: Running<'a>,
     /// Calls that are in the log and have no result, by their keys: those that the program gives its asks are not to be trusted.
     open: BTreeMap<u32, Announced>,
     sent: u64,
@@ -131,7 +210,7 @@ impl Bridge<'_> {
     pub(crate) async fn play(&self, session: Box<dyn Session>, hands: &dyn Hands) -> Played {
         let mut play = Play {
             session,
-            running: FuturesUnordered::new(),
+            running: Running::default(),
             open: BTreeMap::new(),
             sent: 0,
             is_idle: false,
@@ -206,7 +285,7 @@ impl Bridge<'_> {
                 Next::Event(Some(GuestEvent::Ask { id, ask })) => {
                     match self.begin(id, ask, hands, play).await {
                         Ok(call) => play.running.push(call),
-                        Err(refusal) => play.reply(HostReply { id, outcome: Err(refusal) }),
+                        Err(refusal) => play.reply(vec![HostReply { id, outcome: Err(refusal) }]),
                     }
                 }
                 Next::Event(Some(GuestEvent::Log { severity, text })) => self.log(severity, text, play).await,
@@ -219,18 +298,23 @@ impl Bridge<'_> {
                     return None;
                 }
                 Next::Event(None) => return Some(GuestErrorKind::Crashed),
+                // Nothing else is under way: the program goes on while the result is said. What it asks for next is heard later.
+                Next::Done(done) if play.running.is_empty() && !done.is_fatal() => {
+                    play.reply(vec![done.reply()]);
+                    self.finish(done, play).await;
+                }
                 Next::Done(done) => {
-                    let mut replies = vec![self.finish(done, play).await];
+                    let mut replies = vec![done.reply()];
+                    self.finish(done, play).await;
                     // All that is done by now, so that the program hears it at once.
                     while let Some(Some(done)) = play.running.next().now_or_never() {
-                        replies.push(self.finish(done, play).await);
+                        replies.push(done.reply());
+                        self.finish(done, play).await;
                     }
                     if play.played.aborted.is_some() {
                         return Some(GuestErrorKind::Cancelled);
                     }
-                    for reply in replies {
-                        play.reply(reply);
-                    }
+                    play.reply(replies);
                 }
                 Next::Impatient => is_patient = false,
                 Next::Late => return Some(GuestErrorKind::TimedOut),
@@ -250,7 +334,7 @@ impl Bridge<'_> {
             Ask::Tool { name, args } => (name, args),
             Ask::Sleep { ms } if play.running.len() < MAX_PENDING => {
                 let run = self.caller.run();
-                return Ok(Box::pin(async move {
+                return Ok(Call::new(async move {
                     let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
                     Done::Other { id, outcome: Ok(Value::Null) }
                 }));
@@ -258,13 +342,13 @@ impl Bridge<'_> {
             // At once, so that an action which does not wait for the answer has finished all the same.
             ask @ Ask::Finish { .. } => {
                 let outcome = hands.answer(ask).await;
-                return Ok(Box::pin(std::future::ready(Done::Other { id, outcome })));
+                return Ok(Call::new(std::future::ready(Done::Other { id, outcome })));
             }
             ask if play.running.len() >= MAX_PENDING => {
                 let text = format!("{MAX_PENDING} calls wait for their answers already, so not {ask:?} too");
                 return Err(HostError::new("too_many_calls", cap_text(&text, 200)));
             }
-            ask => return Ok(Box::pin(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
+            ask => return Ok(Call::new(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
         };
         if play.played.calls >= self.max_calls {
             let text = format!(
@@ -278,7 +362,7 @@ impl Bridge<'_> {
         let announced = usable.as_ref().cloned().unwrap_or_default();
         let call = NewCall {
             id: None,
-            name: cap_text(&name, MAX_NAME).into(),
+            name: if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name },
             args: Arc::new(announced),
             message: None,
             via: self.via,
@@ -286,38 +370,26 @@ impl Bridge<'_> {
         let call = self.caller.announce(call).await;
         play.open.insert(call.index(), call.clone());
         let caller = self.caller;
-        Ok(Box::pin(async move { Done::Tool { id, made: caller.make(call, usable).await } }))
+        let work = async move { Done::Tool { id, made: caller.make(call, usable).await } };
+        Ok(play.running.with_room(work))
     }
 
-    async fn finish(&self, done: Done, play: &mut Play<'_>) -> HostReply {
-        let (id, outcome) = match done {
-            Done::Other { id, outcome } => (id, outcome),
-            Done::Tool { id, made } => {
-                play.open.remove(&made.index());
-                let name = Arc::clone(made.name());
-                let invoked = self.caller.answer(made).await;
-                match invoked.fatal {
-                    Some(Fatal::Panicked(text)) => {
-                        std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
-                    }
-                    Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
-                    None => {}
-                }
-                if invoked.reply.finishes_with.is_some() {
-                    play.played.finishes_with = invoked.reply.finishes_with;
-                }
-                let value = invoked.reply.for_model;
-                (
-                    id,
-                    if invoked.reply.is_error {
-                        Err(HostError::of_value(&format!("tools.{name}"), &value))
-                    } else {
-                        Ok(value)
-                    },
-                )
+    /// Says the result of a call in the log.
+    async fn finish(&self, done: Done, play: &mut Play<'_>) {
+        let Done::Tool { made, .. } = done else { return };
+        play.open.remove(&made.index());
+        let name = Arc::clone(made.name());
+        let invoked = self.caller.answer(made).await;
+        match invoked.fatal {
+            Some(Fatal::Panicked(text)) => {
+                std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
             }
-        };
-        HostReply { id, outcome: outcome.map(|value| value.to_string()) }
+            Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
+            None => {}
+        }
+        if invoked.reply.finishes_with.is_some() {
+            play.played.finishes_with = invoked.reply.finishes_with;
+        }
     }
 
     async fn log(&self, severity: Severity, text: String, play: &mut Play<'_>) {
@@ -354,11 +426,11 @@ impl Bridge<'_> {
 }
 
 impl Play<'_> {
-    fn reply(&mut self, reply: HostReply) {
-        self.sent += 1;
+    fn reply(&mut self, replies: Vec<HostReply>) {
+        self.sent += replies.len() as u64;
         self.is_idle = false;
         self.patience.until = Instant::now() + PATIENCE;
-        self.session.reply(reply);
+        self.session.reply_all(replies);
     }
 }
 

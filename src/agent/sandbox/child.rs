@@ -52,11 +52,11 @@ pub fn serve_stdio() -> io::Result<()> {
         Ok(mut engine) => {
             let mut answers = Vec::new();
             loop {
-                if let Some(ended) = engine.step(answers) {
+                if let Some(ended) = engine.step(&mut answers) {
                     break ended;
                 }
                 let first = replies.recv().map_err(io::Error::other)?;
-                answers = std::iter::once(first).chain(replies.try_iter()).collect();
+                answers.extend(std::iter::once(first).chain(replies.try_iter()));
             }
         }
     };

@@ -40,6 +40,23 @@ pub(super) fn encode<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> 
     text.map_or_else(|| Ok("null".to_owned()), |text| text_of(ctx, &text))
 }
 
+/// A value from JSON text. The commonest short ones need no parser.
+pub(super) fn decoded<'js>(ctx: &Ctx<'js>, text: String) -> Result<Value<'js>> {
+    match text.as_str() {
+        "null" => return Ok(Value::new_null(ctx.clone())),
+        "true" => return Ok(Value::new_bool(ctx.clone(), true)),
+        "false" => return Ok(Value::new_bool(ctx.clone(), false)),
+        // `-0` is a number of its own, and `+0` none.
+        number if !number.starts_with('+') && number != "-0" => {
+            if let Ok(number) = number.parse() {
+                return Ok(Value::new_int(ctx.clone(), number));
+            }
+        }
+        _ => {}
+    }
+    ctx.json_parse(text)
+}
+
 /// What a program passes to its host, as JSON text; empty if that is nothing, or nothing that JSON has.
 pub(super) fn passed<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<String> {
     match value {
@@ -142,6 +159,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn answers_are_what_the_engines_own_parser_makes_of_them() {
+        let context = rquickjs::Context::full(&rquickjs::Runtime::new().unwrap()).unwrap();
+        context.with(|ctx| {
+            let same: Function<'_> = ctx
+                .eval("(a, b) => Object.is(a, b) || typeof a === 'object' && JSON.stringify(a) === JSON.stringify(b)")
+                .unwrap();
+            for text in [
+                "null", "true", "false", "0", "-0", "7", "-7", "2147483647", "-2147483648", "2147483648",
+                "9007199254740993", "1.5", "1e3", "\"7\"", "\"\"", "[1]", "{\"a\":null}",
+            ] {
+                let values = (decoded(&ctx, text.to_owned()).unwrap(), ctx.json_parse(text).unwrap());
+                assert!(same.call::<_, bool>(values).unwrap(), "{text}");
+            }
+            for text in ["", "+1", "-", "x"] {
+                assert!(decoded(&ctx, text.to_owned()).is_err(), "{text}");
+                ctx.catch();
+            }
+        });
+    }
 
     #[test]
     fn half_characters_do_not_lose_the_whole() {

@@ -58,16 +58,22 @@ impl Stop {
 
     /// Why it is to stop, if it is.
     pub(super) fn why(&self) -> Option<GuestErrorKind> {
-        if self.is_cancelled.load(Ordering::Acquire) {
-            return Some(GuestErrorKind::Cancelled);
-        }
-        (self.elapsed() >= self.until.load(Ordering::Acquire)).then_some(GuestErrorKind::TimedOut)
+        let is_late = || self.elapsed() >= self.until.load(Ordering::Acquire);
+        self.cancelled().or_else(|| is_late().then_some(GuestErrorKind::TimedOut))
+    }
+
+    /// As [`Stop::why`], without a look at the clock.
+    fn cancelled(&self) -> Option<GuestErrorKind> {
+        self.is_cancelled.load(Ordering::Acquire).then_some(GuestErrorKind::Cancelled)
     }
 }
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// Jobs between two looks at the clock.
+const JOBS: u32 = 16;
 
 /// A program in its runtime. A runtime of its own for each: nothing survives it.
 pub(super) struct Engine {
@@ -116,13 +122,13 @@ impl Engine {
         Ok(Self { program, stop, guest, has_begun: false, answered: 0, context })
     }
 
-    /// Runs until the program waits or has ended. After the end there is no step.
-    pub(super) fn step(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
+    /// Runs until the program waits or has ended, and empties the list of replies. After the end there is no step.
+    pub(super) fn step(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
         let stop = Arc::clone(&self.stop);
         stop.during(|| self.step_on(replies))
     }
 
-    fn step_on(&mut self, replies: Vec<HostReply>) -> Option<Ended> {
+    fn step_on(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
         let context = self.context.clone();
         self.answered += replies.len() as u64;
         let result = context.with(|ctx| {
@@ -139,7 +145,11 @@ impl Engine {
         result.map(|result| Ended { result, lines_left_out: self.guest.left_out() })
     }
 
-    fn run<'js>(&mut self, ctx: &Ctx<'js>, replies: Vec<HostReply>) -> Option<Result<String, GuestError>> {
+    fn run<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        replies: &mut Vec<HostReply>,
+    ) -> Option<Result<String, GuestError>> {
         if let Some(kind) = self.stop.why() {
             return Some(Err(self.stopped(kind)));
         }
@@ -149,15 +159,18 @@ impl Engine {
             }
             self.has_begun = true;
         }
-        for reply in replies {
+        for reply in replies.drain(..) {
             // An answer that its memory cannot hold.
             if let Err(error) = self.guest.settle(ctx, reply).catch(ctx) {
                 return Some(Err(self.threw(ctx, &error)));
             }
         }
+        let mut jobs = 0_u32;
         while ctx.execute_pending_job() {
-            // Endless small jobs do not meet the interrupt handler.
-            if let Some(kind) = self.stop.why() {
+            jobs = jobs.wrapping_add(1);
+            // Endless small jobs do not meet the interrupt handler. A look at the clock costs as much as such a job.
+            let why = if jobs.is_multiple_of(JOBS) { self.stop.why() } else { self.stop.cancelled() };
+            if let Some(kind) = why {
                 return Some(Err(self.stopped(kind)));
             }
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
 
-use super::encode::{Encoder, encoder, line, passed, shown};
+use super::encode::{Encoder, decoded, encoder, line, passed, shown};
 use super::port::{Ask, GuestEvent, HostReply};
 use super::program::{GuestLimits, Program, Surface};
 use super::surface::mentions;
@@ -98,7 +98,7 @@ impl Guest {
             None => Ok(()),
         };
         match reply.outcome {
-            Ok(text) => settle(resolve, ctx.json_parse(text)?),
+            Ok(text) => settle(resolve, decoded(ctx, text)?),
             Err(failure) => {
                 error.set("message", failure.message)?;
                 if let Some(code) = failure.code {
@@ -131,7 +131,6 @@ impl Guest {
             return rejected(ctx, &text, "too_many_calls");
         }
         let (promise, resolve, reject) = ctx.promise()?;
-        let error = Exception::from_message(ctx.clone(), "")?.into_object();
         let id = {
             let mut state = self.lock();
             let id = state.next;
@@ -140,10 +139,13 @@ impl Guest {
             state.held += bytes;
             id
         };
+        // Said before the rest, so that the host does its part while the engine does its own. If there is no memory for that, the
+        // call throws although the host makes it, and nobody waits for its answer.
+        (self.say)(GuestEvent::Ask { id, ask });
+        let error = Exception::from_message(ctx.clone(), "")?.into_object();
         if let Some(pending) = ctx.userdata::<Pending<'js>>() {
             pending.borrow_mut().insert(id, vec![resolve.into_inner(), reject.into_inner(), error]);
         }
-        (self.say)(GuestEvent::Ask { id, ask });
         Ok(promise)
     }
 
@@ -283,23 +285,25 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
 }
 
 fn tools<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, names: &[String]) -> Result<Object<'js>> {
-    let tool = |ctx: &Ctx<'js>, name: String| {
+    let tool = |ctx: &Ctx<'js>, name: Arc<str>| {
         let guest = Arc::clone(guest);
         Function::new(ctx.clone(), move |ctx: Ctx<'js>, args: Opt<Value<'js>>| {
             let args = passed(&ctx, args.0)?;
-            guest.ask(&ctx, Ask::Tool { name: name.clone(), args }).map(Promise::into_value)
+            guest.ask(&ctx, Ask::Tool { name: Arc::clone(&name), args }).map(Promise::into_value)
         })
     };
     // A name that is none of them is asked for all the same: the host says which there are.
     let other = Arc::clone(guest);
     let missing = Function::new(ctx.clone(), move |ctx: Ctx<'js>, name: std::string::String| {
-        other.ask(&ctx, Ask::Tool { name, args: std::string::String::new() }).map(Promise::into_value)
+        other
+            .ask(&ctx, Ask::Tool { name: name.into(), args: std::string::String::new() })
+            .map(Promise::into_value)
     })?;
     let beyond: Object<'js> = ctx.eval::<Function<'js>, _>(BEYOND)?.call((missing,))?;
     let tools = Object::new(ctx.clone())?;
     tools.set_prototype(Some(&beyond))?;
     for name in names {
-        tools.set(name.as_str(), tool(ctx, name.clone())?)?;
+        tools.set(name.as_str(), tool(ctx, name.as_str().into())?)?;
     }
     Ok(tools)
 }

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
-use super::spin::Look;
+use super::spin::{Look, Sign};
 use crate::stream::panic_text;
 
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
@@ -29,7 +28,7 @@ impl Sandbox for InProcess {
         let cell = Arc::new(Cell {
             stop,
             outbox: Arc::default(),
-            has_replies: AtomicBool::new(false),
+            has_replies: Sign::default(),
             state: Mutex::new(state),
         });
         cell.wake_engine();
@@ -49,7 +48,7 @@ struct Cell {
     stop: Arc<Stop>,
     outbox: Arc<Outbox>,
     /// Whether there are replies that were not taken: to look for without the lock.
-    has_replies: AtomicBool,
+    has_replies: Sign,
     /// Locked to put something in or to take it out, never while the program runs.
     state: Mutex<State>,
 }
@@ -57,6 +56,16 @@ struct Cell {
 struct State {
     replies: Vec<HostReply>,
     place: Place,
+}
+
+impl State {
+    /// The engine, if it lies here: then it is on its way to a thread.
+    fn depart(&mut self) -> Option<Place> {
+        if !matches!(self.place, Place::New(_) | Place::Parked(_)) {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.place, Place::Busy))
+    }
 }
 
 /// Where the engine is.
@@ -74,7 +83,7 @@ enum Place {
 #[derive(Default)]
 struct Outbox {
     /// Whether there is something that was not heard: to look for without the lock.
-    has_events: AtomicBool,
+    has_events: Sign,
     /// Locked to put something in or to take it out.
     said: Mutex<Said>,
 }
@@ -97,7 +106,7 @@ impl Outbox {
             let mut said = self.lock();
             said.has_ended |= matches!(event, GuestEvent::Ended(_));
             said.events.push_back(event);
-            self.has_events.store(true, Ordering::Release);
+            self.has_events.set(true);
             said.waiter.take()
         };
         if let Some(waiter) = waiter {
@@ -113,16 +122,13 @@ impl Cell {
 
     /// Gives the engine a thread, if it has none.
     fn wake_engine(self: &Arc<Self>) {
-        let place = {
-            let mut state = self.lock();
-            match std::mem::replace(&mut state.place, Place::Busy) {
-                place @ (Place::New(_) | Place::Parked(_)) => place,
-                place @ (Place::Busy | Place::Gone) => {
-                    state.place = place;
-                    return;
-                }
-            }
-        };
+        let idle = self.lock().depart();
+        self.give_thread(idle);
+    }
+
+    /// Gives a thread to what [`State::depart`] took.
+    fn give_thread(self: &Arc<Self>, idle: Option<Place>) {
+        let Some(place) = idle else { return };
         let cell = Arc::clone(self);
         // Detached: it ends by itself, and says so in the outbox.
         drop(tokio::task::spawn_blocking(move || match place {
@@ -142,13 +148,10 @@ impl Cell {
     /// Steps the engine until it has nothing to do.
     fn run(&self, mut engine: Box<Engine>) {
         let mut look = Look::default();
+        let mut replies = Vec::new();
+        self.take_replies(&mut self.lock(), &mut replies);
         loop {
-            let replies = {
-                let mut state = self.lock();
-                self.has_replies.store(false, Ordering::Relaxed);
-                std::mem::take(&mut state.replies)
-            };
-            let ended = match guarded(|| Ok(engine.step(replies))) {
+            let ended = match guarded(|| Ok(engine.step(&mut replies))) {
                 Ok(ended) => ended,
                 Err(ended) => Some(*ended),
             };
@@ -157,13 +160,20 @@ impl Cell {
                 drop(engine);
                 return self.end(ended);
             }
-            look.out_for(|| self.has_replies.load(Ordering::Acquire));
+            look.out_for(|| self.has_replies.is_set());
             let mut state = self.lock();
             if state.replies.is_empty() && self.stop.why().is_none() {
                 state.place = Place::Parked(engine);
                 return;
             }
+            self.take_replies(&mut state, &mut replies);
         }
+    }
+
+    /// Changes the replies for the emptied list of those before: two lists go to and fro, and nothing is allocated.
+    fn take_replies(&self, state: &mut State, emptied: &mut Vec<HostReply>) {
+        self.has_replies.set(false);
+        std::mem::swap(&mut state.replies, emptied);
     }
 
     /// The program is over, and so is its engine.
@@ -182,15 +192,28 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
     })
 }
 
+impl InProcessSession {
+    fn answer(&mut self, replies: impl IntoIterator<Item = HostReply>) {
+        self.is_busy = true;
+        let idle = {
+            let mut state = self.cell.lock();
+            state.replies.extend(replies);
+            self.cell.has_replies.set(true);
+            state.depart()
+        };
+        self.cell.give_thread(idle);
+    }
+}
+
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
         let outbox = &self.cell.outbox;
         if self.is_busy {
-            self.look.out_for(|| outbox.has_events.load(Ordering::Acquire));
+            self.look.out_for(|| outbox.has_events.is_set());
         }
         let mut said = outbox.lock();
         if let Some(event) = said.events.pop_front() {
-            outbox.has_events.store(!said.events.is_empty(), Ordering::Relaxed);
+            outbox.has_events.set(!said.events.is_empty());
             self.is_busy = !matches!(event, GuestEvent::Waiting { .. });
             return Poll::Ready(Some(event));
         }
@@ -202,10 +225,11 @@ impl Session for InProcessSession {
     }
 
     fn reply(&mut self, reply: HostReply) {
-        self.is_busy = true;
-        self.cell.lock().replies.push(reply);
-        self.cell.has_replies.store(true, Ordering::Release);
-        self.cell.wake_engine();
+        self.answer([reply]);
+    }
+
+    fn reply_all(&mut self, replies: Vec<HostReply>) {
+        self.answer(replies);
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {

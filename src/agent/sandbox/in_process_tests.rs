@@ -36,10 +36,10 @@ impl Bench {
             match self.next().await.unwrap() {
                 GuestEvent::Ask { id, ask } => {
                     let outcome = match ask {
-                        Ask::Tool { name, args } if name == "read" => {
+                        Ask::Tool { name, args } if &*name == "read" => {
                             Ok(if args.is_empty() { "null".into() } else { args })
                         }
-                        Ask::Tool { name, .. } if name == "fail" => Err(HostError {
+                        Ask::Tool { name, .. } if &*name == "fail" => Err(HostError {
                             message: "it broke".into(),
                             code: Some("broken".into()),
                             data: Some(r#"{"error":"broken","depth":2}"#.into()),

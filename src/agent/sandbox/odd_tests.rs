@@ -157,7 +157,7 @@ async fn play(program: Program) -> Option<Ended> {
                 GuestEvent::Ended(ended) => return Some(ended),
             };
             let outcome = match ask {
-                Ask::Tool { name, args } if name == "read" => {
+                Ask::Tool { name, args } if &*name == "read" => {
                     Ok(if args.is_empty() { "null".into() } else { args })
                 }
                 Ask::Tool { name, .. } => Err(HostError {

@@ -1,6 +1,7 @@
 //! What crosses between a program and its host.
 
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,14 @@ pub trait Session: Send {
 
     /// Answers an ask. Of one that was answered or never made, nothing happens.
     fn reply(&mut self, reply: HostReply);
+
+    /// Answers several asks: so that the program goes on with all of them at once, where a sandbox can do that. Default: one after the
+    /// other.
+    fn reply_all(&mut self, replies: Vec<HostReply>) {
+        for reply in replies {
+            self.reply(reply);
+        }
+    }
 
     /// Ends the program and waits until nothing of it is left.
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()>;
@@ -66,7 +75,7 @@ pub enum Ask {
     /// `tools.<name>(args)`
     Tool {
         /// The tool.
-        name: String,
+        name: Arc<str>,
         /// JSON; empty if nothing was passed.
         args: String,
     },

@@ -13,7 +13,7 @@ use crate::message::{Extra, Retrying, TurnFinished};
 use crate::model::{ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
 use crate::outcome::{FailureKind, StopReason, SubAgentOutcome, Usage};
 use crate::stream::{Emitter, SubAgentStream};
-use crate::tool::{Announced, Caller, Job, NewCall, Producer, Schema, ToolReply, Toolset};
+use crate::tool::{Announced, Caller, Job, Made, NewCall, Producer, Schema, ToolReply, Toolset};
 
 /// The longest wait before a repetition, whatever a provider asks for: longer than the windows of their rate limits, and short
 /// enough that a person is still there.
@@ -300,6 +300,14 @@ impl Driver {
             announced.push((self.caller.announce(call).await, usable));
         }
         let caller = &self.caller;
+        // One call alone needs no set: in it the call would have a waker of its own, and what it says would go the way of messages
+        // from other tasks.
+        if announced.len() == 1
+            && let Some((call, args)) = announced.pop()
+        {
+            let reply = Self::answer(caller, caller.make(call, args).await).await?;
+            return Ok(vec![reply]);
+        }
         let make = |(place, (call, args)): (usize, (Announced, _))| async move {
             (place, caller.make(call, args).await)
         };
@@ -307,16 +315,22 @@ impl Driver {
         let mut results: Vec<Option<ToolReply>> = Vec::new();
         results.resize_with(running.len(), || None);
         while let Some((place, made)) = running.next().await {
-            let name = Arc::clone(made.name());
             // Said before any other call goes on: it follows what the call itself said.
-            let invoked = caller.answer(made).await;
-            if let Some(fatal) = invoked.fatal {
-                return Err(fatal.outcome(&name));
-            }
+            let reply = Self::answer(caller, made).await?;
             if let Some(result) = results.get_mut(place) {
-                *result = Some(invoked.reply);
+                *result = Some(reply);
             }
         }
         Ok(results.into_iter().flatten().collect())
+    }
+
+    /// Says the result of a call, or how the run ends with it.
+    async fn answer(caller: &Caller, made: Made) -> Result<ToolReply, SubAgentOutcome> {
+        let name = Arc::clone(made.name());
+        let invoked = caller.answer(made).await;
+        match invoked.fatal {
+            Some(fatal) => Err(fatal.outcome(&name)),
+            None => Ok(invoked.reply),
+        }
     }
 }

@@ -92,7 +92,8 @@ pub(in crate::tool) async fn pass(
             if cx.run().root().extension::<Grants>().covers(&about, cx) {
                 return Ok(Passed::AsIs);
             }
-            ask(tool, args, about, cx).await
+            // Boxed, since it is seldom and large.
+            Box::pin(ask(tool, args, about, cx)).await
         }
     }
 }
