@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::definition::Definition;
+use super::finish::Finish;
 use super::front::nearest;
 use crate::message::cap_text;
 use crate::tool::{Policy, Toolset};
@@ -19,6 +20,9 @@ pub const COUNTERPARTS: [(&str, &str); 9] = [
     ("Task", "delegate"),
     ("Agent", "delegate"),
 ];
+
+/// The tool of a producer that lets its agents write code: it comes with the run, and not from its parent's tools.
+const EXECUTE_CODE: &str = "execute_code";
 
 /// The longest name that is quoted, in bytes.
 const QUOTED_BYTES: usize = 100;
@@ -42,7 +46,7 @@ impl Grant {
     /// A sentence, if it lists tools and none of them is there: it would be an agent with nothing to work with.
     pub fn of(definition: &Definition, tools: &Toolset) -> Result<Self, String> {
         let mut grant = Self::default();
-        grant.denied = grant.known(&definition.disallowed_tools, tools);
+        grant.denied = grant.disallowed(&definition.disallowed_tools, tools);
         // A pattern of what is denied cannot be looked at, so all of it is.
         let patterns =
             definition.disallowed_tools.iter().filter_map(|name| bare(name).filter(|_| name.contains('(')));
@@ -52,7 +56,8 @@ impl Grant {
             return Ok(grant);
         }
         let known = grant.known(&definition.tools, tools);
-        if known.is_empty() {
+        // With `finish` alone it can only report, and that is what it is for.
+        if known.is_empty() && !definition.tools.iter().any(|name| name == Finish::NAME) {
             let listed: Vec<&str> = definition.tools.iter().map(String::as_str).collect();
             return Err(format!(
                 "none of the tools of the agent {} is there ({}); the tools are {}",
@@ -75,9 +80,26 @@ impl Grant {
         Some(policy.deny(&self.denied))
     }
 
+    /// What is not to be had. That includes the tool of a producer that lets its agents write code, which is not among the others.
+    fn disallowed(&mut self, names: &[String], tools: &Toolset) -> Vec<String> {
+        if names.iter().any(|name| name == "*") {
+            return tools.names().chain([EXECUTE_CODE]).map(str::to_owned).collect();
+        }
+        let (own, names): (Vec<String>, Vec<String>) =
+            names.iter().cloned().partition(|name| [EXECUTE_CODE, Finish::NAME].contains(&name.as_str()));
+        let mut denied = self.known(&names, tools);
+        if own.iter().any(|name| name == Finish::NAME) {
+            let text = "the tool finish cannot be disallowed: with it a run says how it ended; leave it out";
+            self.problems.push(text.to_owned());
+        }
+        denied.extend(own.into_iter().find(|name| name == EXECUTE_CODE));
+        denied
+    }
+
     fn known(&mut self, names: &[String], tools: &Toolset) -> Vec<String> {
         let mut known: Vec<String> = Vec::new();
-        for name in names.iter().filter(|name| *name != "*") {
+        // `finish` needs no list: each run has it.
+        for name in names.iter().filter(|name| *name != "*" && *name != Finish::NAME) {
             if name.contains('(') {
                 self.problems.push(format!(
                     "the tool {:?} is listed with a pattern, which means nothing here; list the tool alone",

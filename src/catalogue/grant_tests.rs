@@ -50,6 +50,27 @@ fn patterns_never_widen() {
     assert!(grant.problems.iter().all(|problem| problem.contains("with a pattern")), "{:?}", grant.problems);
 }
 
+/// Of what is disallowed, everything is everything, and what is not here yet is disallowed too.
+#[test]
+fn what_is_disallowed_is_never_passed_over() {
+    let denied = grant("disallowed_tools: '*'").unwrap();
+    assert_eq!(denied.denied, ["read_file", "grep", "edit_file", "delegate", EXECUTE_CODE]);
+    let denied = grant("disallowed_tools: [execute_code, finish]").unwrap();
+    assert_eq!(denied.denied, [EXECUTE_CODE]);
+    assert_eq!(
+        denied.problems,
+        ["the tool finish cannot be disallowed: with it a run says how it ended; leave it out"]
+    );
+}
+
+/// It is always there, so to list it changes nothing.
+#[test]
+fn finish_may_be_listed() {
+    let of = |keys| grant(keys).map(|grant| (grant.tools, grant.problems));
+    assert_eq!(of("tools: [grep, finish]"), Ok((Some(vec!["grep".to_owned()]), vec![])));
+    assert_eq!(of("tools: finish"), Ok((Some(vec![]), vec![])));
+}
+
 #[test]
 fn c14_a_list_of_which_nothing_is_there_is_an_error_that_names_it() {
     assert_eq!(

@@ -78,11 +78,16 @@ fn write_listing(
 }
 
 fn write_definition(out: &mut impl Write, definition: &Definition, place: &str) -> io::Result<()> {
-    let Definition { name, description, tools, model, .. } = definition;
+    let Definition { name, description, tools, disallowed_tools, model, .. } = definition;
     let description = crate::tree::cut(&one_line(description), DESCRIPTION_CHARS);
     let tools = if tools.is_empty() { "all".to_owned() } else { tools.join(", ") };
+    let but = if disallowed_tools.is_empty() {
+        String::new()
+    } else {
+        format!(" but {}", disallowed_tools.join(", "))
+    };
     let model = model.as_deref().map_or_else(String::new, |model| format!(" · model {model}"));
     writeln!(out, "{name}  {}", one_line(&format!("({place})")))?;
     writeln!(out, "  {description}")?;
-    writeln!(out, "  {}", one_line(&format!("tools {tools}{model}")))
+    writeln!(out, "  {}", one_line(&format!("tools {tools}{but}{model}")))
 }

@@ -63,6 +63,7 @@ fn json_has_agents_and_every_error_with_its_place() {
 #[test]
 fn text_is_for_a_person() {
     let place = workspace();
+    place.write("more/careful.md", "---\ndescription: Looks on.\ndisallowedTools: Write\n---\nLook.\n");
     let expected = "\
 scout  (more/scout.md)
   Scouts.
@@ -75,6 +76,7 @@ reviewer  (agents/reviewer.md)
     assert!(lines(expected).iter().all(|line| printed.contains(line)), "{}", ran.stdout);
     for part in [
         "  tools Read, Grep, Bash · model sonnet",
+        "  tools all but Write",
         "cannot be used:",
         "  agents/broken.md:3: the front matter is no YAML: ",
         "  more/scout.md:3: the key `colour` has no effect; did you mean `color`?",
