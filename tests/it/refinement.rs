@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch::context::Reply;
 use anabranch::frame::compound::{
     Compound, Convergence, Evaluation, ExitReason, RefinementLoop, RefinementLoopBuilder,
 };
@@ -10,11 +11,35 @@ use anabranch::frame::confidence::{Confidence, ConfidenceProtocol, Enriched, Str
 use anabranch::frame::{Asking, FrameError, FrameStatus, Parent, StepFailure, as_tool};
 use anabranch::message::MessageBody;
 use anabranch::testing::timeline;
+use anabranch::tool::Policy;
 use serde_json::{Value, json};
 
 use crate::compound::{model, prompts, writer};
 use crate::kit::inside;
-use crate::stage::Recorder;
+use crate::stage::{Recorder, all_tools, calls};
+
+/// The time of a loop does not run while a person is waited for.
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_person_is_not_charged_to_a_loop() {
+    let turns = json!([calls("chaos_sleep", json!({ "ms": 1 })), { "text": "slept" }]);
+    let model = Recorder::new(&json!([{ "when": { "title": "pass 1" }, "turns": turns }]));
+    let agent = writer(&model).tools(all_tools()).policy(Policy::default().ask(["chaos_sleep"]));
+    let refining = RefinementLoop::builder(agent).evaluator(|_: &Value| Evaluation::passed());
+    let refining = refining.timeout(Duration::from_secs(1)).build().unwrap();
+    let (result, _) = inside(|cx, _| async move {
+        let mut asks = cx.root().asks();
+        let person = async {
+            let ask = asks.next().await.unwrap();
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            cx.root().answer(&ask.request_id, Reply::allow()).unwrap();
+        };
+        let parent = Parent::of(&cx);
+        let (result, ()) = tokio::join!(refining.run(&parent, "Write."), person);
+        result
+    })
+    .await;
+    assert_eq!(result.unwrap().result, json!("slept"));
+}
 
 /// The exits that a loop has beside those of a compound.
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The waiting of a compound: one pass after the other.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -71,9 +72,9 @@ where
         let making = Box::pin(self.passes(&mut progress));
         let ended = match self.parts.timeout {
             None => making.await,
-            Some(timeout) => match tokio::time::timeout(timeout, making).await {
-                Ok(ended) => ended,
-                Err(_) => {
+            Some(timeout) => match self.in_time(timeout, making).await {
+                Some(ended) => ended,
+                None => {
                     let text = "the time was over before it had ended";
                     progress.course.note_failure(progress.pass, text.to_owned());
                     self.report().failed(progress.pass, text).await;
@@ -82,6 +83,15 @@ where
             },
         };
         self.finish(progress, ended)
+    }
+
+    /// What comes of `work` in this time, in which waiting for a person does not count.
+    async fn in_time<T>(&self, timeout: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.parent.run().time_of_work(timeout) => None,
+        }
     }
 
     fn finish(
