@@ -66,6 +66,7 @@ impl Hooking<'_> {
                 Some((by, redirect)) if may_redirect => {
                     may_redirect = false;
                     call = self.redirected(&by, &redirect, &call).await;
+                    self.pass_gates(&call).await?;
                     (done, took) = self.timed(&act, &call).await;
                 }
                 Some((by, _)) => {
@@ -74,6 +75,16 @@ impl Hooking<'_> {
                 }
                 None => return result,
             }
+        }
+    }
+
+    /// Lets the gates see a call that takes the place of one that they have seen.
+    async fn pass_gates(&self, call: &HookedCall) -> Result<(), StepFailure> {
+        let Decided { verdict, by, notes } = self.hooks.before_instead(call).await;
+        self.tell(notes).await;
+        match verdict {
+            Before::Abort { reason } => Err(self.aborted(&by.unwrap_or_default(), &reason).await),
+            Before::Continue | Before::Skip { .. } | Before::Redirect(_) => Ok(()),
         }
     }
 

@@ -78,16 +78,37 @@ async fn look_back(
                 call = redirect.apply(&call);
                 tell_redirect(&cx, &by, &redirect, &call).await;
                 may_redirect = false;
+                if let Err(abort) = pass_gates(&call, &cx).await {
+                    return Invoked::of(abort);
+                }
                 (invoked, took) = make(&call, &cx).await;
             }
         }
     }
 }
 
+/// Lets the gates see a call that takes the place of one that they have seen.
+///
+/// # Errors
+///
+/// The reply that aborts the run.
+pub(super) async fn pass_gates(call: &HookedCall, cx: &ToolContext) -> Result<(), ToolReply> {
+    let hooks = cx.runtime().hooks.clone();
+    let Decided { verdict, by, notes } = hooks.before_instead(call).await;
+    tell(cx, notes).await;
+    match verdict {
+        Before::Abort { reason } => Err(abort(cx, &by.unwrap_or_default(), &reason).await),
+        Before::Continue | Before::Skip { .. } | Before::Redirect(_) => Ok(()),
+    }
+}
+
 async fn aborted(cx: &ToolContext, by: &str, reason: String) -> Invoked {
-    let reason = format!("{by}: {reason}");
+    Invoked::of(abort(cx, by, &reason).await)
+}
+
+async fn abort(cx: &ToolContext, by: &str, reason: &str) -> ToolReply {
     say(cx, format!("{by} aborted the run")).await;
-    Invoked::of(ToolReply::aborting(reason))
+    ToolReply::aborting(format!("{by}: {reason}"))
 }
 
 async fn tell_redirect(cx: &ToolContext, by: &str, redirect: &Redirect, call: &HookedCall) {

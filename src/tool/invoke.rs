@@ -7,8 +7,8 @@ use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use super::context::ToolContext;
-use super::hooked::hooked;
-use super::policy::{Passed, forbidden, pass};
+use super::hooked::{hooked, pass_gates};
+use super::policy::{HookedCall, Passed, forbidden, pass};
 use super::reply::ToolReply;
 use super::toolset::Entry;
 use super::traits::OnCancel;
@@ -124,7 +124,14 @@ async fn admit(
         Passed::AsIs => Ok(args),
         Passed::With(args) => {
             forbidden(tool, &args, cx)?;
-            fitting(args)
+            let args = fitting(args)?;
+            if !cx.runtime().hooks.is_empty() {
+                let tool = tool.spec().name.as_str().into();
+                let call = HookedCall { tool, args: Arc::new(args.clone()), run: cx.run().clone() };
+                // Boxed, since it is seldom.
+                Box::pin(pass_gates(&call, cx)).await?;
+            }
+            Ok(args)
         }
     }
 }

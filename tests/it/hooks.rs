@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anabranch::SubAgentOutcome;
 use anabranch::agent::codeact::CodeAct;
+use anabranch::context::Reply;
 use anabranch::outcome::FailureKind;
 use anabranch::tool::{
     After, Before, Hook, HookResult, HookedCall, Hooks, Policy, Redirect, ToolReply, Toolset, tool_fn,
@@ -230,14 +231,38 @@ async fn a_redirect_afterwards_is_followed_once() {
     let (hooks, seen) = watch(go_on, again);
     let played = one_call("chaos_error", json!({ "message": "x" }), hooks).play().await;
     assert_eq!(results(&played.model.requests()[1]), ["slept 3 ms"]);
-    let expected =
-        ["work before chaos_error", "error chaos_error \"chaos_error\"", "after chaos_sleep slept 3 ms 3ms"];
+    let expected = [
+        "work before chaos_error",
+        "error chaos_error \"chaos_error\"",
+        "work before chaos_sleep",
+        "after chaos_sleep slept 3 ms 3ms",
+    ];
     assert_eq!(*seen.lock().unwrap(), expected);
     assert!(played.timeline().contains("its redirect has no effect, since the result is final"));
     let veto = |_: &HookedCall, _: &ToolReply| After::Abort { reason: "seen enough".into() };
     let (hooks, _) = watch(go_on, veto);
     let played = one_call("chaos_sleep", json!({ "ms": 1 }), hooks).play().await;
     assert!(played.end().error.as_deref().unwrap().contains("watch: seen enough"));
+}
+
+/// No call gets past a gate in the place of another: neither one that a hook has made afterwards, nor one that a person changed.
+#[tokio::test(start_paused = true)]
+async fn what_replaces_a_call_passes_the_gates_too() {
+    let not_13 = |call: &HookedCall| match call.args.get("ms") == Some(&json!(13)) {
+        true => Before::Abort { reason: "not 13".into() },
+        false => Before::Continue,
+    };
+    let again = |_: &HookedCall, _: &ToolReply| After::Redirect(Redirect::args(args(json!({ "ms": 13 }))));
+    let (hooks, _) = watch(not_13, again);
+    let afterwards = one_call("chaos_sleep", json!({ "ms": 1 }), hooks).play().await;
+    let (hooks, _) = watch(not_13, stand);
+    let asked =
+        one_call("chaos_sleep", json!({ "ms": 1 }), hooks).policy(Policy::default().ask(["chaos_sleep"]));
+    let edited = asked.attended(vec![Reply::allow().with_args(args(json!({ "ms": 13 })))]).await;
+    for played in [afterwards, edited] {
+        assert_eq!(played.end().failure, Some(FailureKind::Aborted), "{}", played.timeline());
+        assert!(played.end().error.as_deref().unwrap().contains("watch: not 13"));
+    }
 }
 
 /// What is cancelled, and what panicked, is not given to hooks to mend.

@@ -87,7 +87,8 @@ pub trait Hook: Send + Sync + 'static {
 ///
 /// All are asked, in the order in which they were added. The first that does not say "continue" decides; what later ones say is
 /// shadowed, and told. An abort wins over all, and ends the asking. Hooks after a redirect see the call as it is now; gates
-/// before it are asked about that call too, but only an abort of theirs counts, so that no call escapes a gate by being replaced.
+/// before it are asked about that call too, but only an abort of theirs counts, so that no call escapes a gate by being replaced. The
+/// same holds of a redirect after a call, and of arguments that a person changed: all gates are asked.
 #[derive(Clone, Default)]
 pub struct Hooks(Arc<[Arc<dyn Hook>]>);
 
@@ -191,6 +192,19 @@ impl Hooks {
                     return decided;
                 }
             }
+        }
+        decided
+    }
+
+    /// What the gates decide of a call that takes the place of one that they have seen: nothing, or an abort.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Hooks::before`].
+    pub async fn before_instead(&self, call: &HookedCall) -> Decided<Before> {
+        let mut decided = Decided::new(Before::Continue);
+        if let Some((gate, abort)) = self.gates_again(self.0.len(), call, &mut decided).await {
+            decided.decide(&*gate, abort);
         }
         decided
     }
