@@ -203,6 +203,7 @@ impl Spawner {
         }
         let policy = grant.policy(&definition.name);
         if let Some(names) = &grant.tools
+            && !names.is_empty()
             && !has_any(names, &tools, policy.as_ref(), &definition, parent)
         {
             let text = format!(
@@ -345,8 +346,10 @@ fn has_any(
 ) -> bool {
     let own = &parent.runtime().policy;
     let narrowed = policy.map_or_else(|| own.clone(), |policy| own.narrowed_by(policy));
+    let own: &str = &definition.name;
+    let agents: Vec<&str> = std::iter::once(own).chain(parent.run().agents()).collect();
     let listed = names.iter().filter_map(|name| tools.get(name));
-    listed.into_iter().any(|tool| narrowed.at_best(&**tool, &definition.name) != Effect::Deny)
+    listed.into_iter().any(|tool| narrowed.at_best(&**tool, &agents) != Effect::Deny)
 }
 
 fn unknown(name: &str, listing: &Listing) -> ToolReply {

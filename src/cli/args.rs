@@ -189,7 +189,8 @@ pub(super) struct HostArgs {
     #[arg(long, value_name = "TOOL", value_parser = rules)]
     pub(super) ask: Vec<RuleList>,
 
-    /// Deny these calls. A denied call is answered with a refusal, and the run goes on. It wins over --allow and --ask.
+    /// Deny these calls. A denied call is answered with a refusal, and the run goes on. It wins over --allow and --ask. What is
+    /// denied to an agent is denied to the runs below it too.
     #[arg(long, value_name = "TOOL", value_parser = rules)]
     pub(super) deny: Vec<RuleList>,
 

@@ -55,6 +55,11 @@ impl RunContext {
         &self.0.started.agent
     }
 
+    /// The agent's name, and those of the runs above it, up to the root's.
+    pub(crate) fn agents(&self) -> Vec<&str> {
+        self.0.lineage().map(|record| &*record.started.agent).collect()
+    }
+
     /// The run's title.
     #[must_use]
     pub fn title(&self) -> &Arc<str> {

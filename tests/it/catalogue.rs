@@ -11,7 +11,7 @@ use anabranch::message::MessageBody;
 use anabranch::model::ChatModel;
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::{Conformance, TestRoot};
-use anabranch::tool::{AgentRuntime, Caller, Job, Policy, Producer, ToolReply, Toolset, tool_fn};
+use anabranch::tool::{AgentRuntime, Caller, Effect, Job, Policy, Producer, ToolReply, Toolset, tool_fn};
 use anabranch::{RunSpec, SubAgentOutcome, SubAgentStream};
 use serde_json::{Map, Value, json};
 
@@ -233,6 +233,26 @@ async fn lists_only_narrow() {
     assert_eq!(played.model.offered("the task"), ["chaos_big", "finish"]);
 }
 
+/// What is denied to an agent, or asked for, it cannot have another agent do.
+#[tokio::test(start_paused = true)]
+async fn i19_what_an_agent_may_not_do_those_below_it_may_not_either() {
+    for (rule, whose) in [("outer:x", Effect::Deny), ("out*:x", Effect::Ask)] {
+        let agents = Agents::new(&[("outer", ""), ("inner", "")]);
+        let (x, count) = counted("x");
+        let script = json!([
+            { "when": { "depth": 0 }, "turns": [delegate("outer", "outer"), delegate("inner", "free"), { "text": "done" }] },
+            { "when": { "title": "outer" }, "turns": [delegate("inner", "below"), { "text": "out" }] },
+            { "turns": [calls("x", json!({})), { "text": "in" }] },
+        ]);
+        let policy = Policy::default().with(whose, rule.parse().unwrap());
+        let played = agents.stage(script).tools(agents.tools().with(x).unwrap()).policy(policy).play().await;
+        assert_eq!(count.load(Ordering::Relaxed), 1, "{rule}");
+        assert!(results(&played.model.of("below")[1])[0].contains("\"tool_denied\""), "{rule}");
+        let offered = |title: &str| played.model.offered(title).contains(&"x".to_owned());
+        assert_eq!((offered("outer"), offered("below"), offered("free")), (false, false, true));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn c14_tools_that_are_not_there_are_told_and_none_at_all_is_refused() {
     let agents = Agents::new(&[("some", "tools: [chaos_bigg, chaos_error]"), ("none", "tools: [shell]")]);
@@ -255,6 +275,9 @@ async fn c14_tools_that_are_not_there_are_told_and_none_at_all_is_refused() {
 /// The original read anything as completed, and could not be told so where `finish` was not on the list.
 #[tokio::test(start_paused = true)]
 async fn finish_is_always_there_and_a_wrong_status_can_be_mended() {
+    let agents = Agents::new(&[("only", "tools: finish")]);
+    let played = agents.stage(one("only", json!([{ "text": "x" }]))).play().await;
+    assert_eq!(played.model.offered("the task"), ["finish"]);
     let agents = Agents::new(&[("a", "tools: [chaos_error]")]);
     let turns = json!([finish("nonsense", "s"), finish("blocked", "no key"), { "text": "never said" }]);
     let played = agents.stage(one("a", turns)).play().await;

@@ -132,7 +132,7 @@ impl NodeCatalogue {
         let tools = tools
             .inheritable()
             .without_spawning()
-            .filter(|tool| policy.at_best(tool, &tool.spec().name) == Effect::Allow);
+            .filter(|tool| policy.at_best(tool, &[&tool.spec().name]) == Effect::Allow);
         let mut agents = vec![AgentKind::ordinary(), AgentKind::search()];
         agents.retain(|agent| &*agent.name != "search" || !agent.child_tools(&tools).is_empty());
         Self { agents, tools: tools.specs().to_vec() }

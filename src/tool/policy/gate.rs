@@ -53,7 +53,7 @@ pub(in crate::tool) fn forbidden(
     args: &Map<String, Value>,
     cx: &ToolContext,
 ) -> Result<(), ToolReply> {
-    let ruling = cx.runtime().policy.ruling(Subject { tool, args, agent: cx.run().agent() });
+    let ruling = cx.runtime().policy.ruling(Subject { tool, args, agents: &cx.run().agents() });
     if ruling.effect == Effect::Deny { Err(denied_by(&ruling, tool)) } else { Ok(()) }
 }
 
@@ -79,7 +79,7 @@ pub(in crate::tool) async fn pass(
     args: &Map<String, Value>,
     cx: &ToolContext,
 ) -> Result<Passed, ToolReply> {
-    let ruling = cx.runtime().policy.ruling(Subject { tool, args, agent: cx.run().agent() });
+    let ruling = cx.runtime().policy.ruling(Subject { tool, args, agents: &cx.run().agents() });
     let name = tool.spec().name.as_str();
     match ruling.effect {
         Effect::Allow => Ok(Passed::AsIs),

@@ -12,6 +12,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// Says of which calls something holds: `[AGENT:]TOOL[(ARGUMENT=PATTERN;…)]`, such as `write_file`, `read_*`,
 /// `write_file(path=docs/**)` or `reviewer:edit_file`. Patterns are globs: `*` stops at a `/`, `**` does not.
 ///
+/// The case of letters in the name of an agent does not matter.
+///
 /// An argument that is no text is compared as JSON. One that looks like a path is compared as it is, with its `.` and `..`
 /// resolved, and as what its tool says that it leads to ([`crate::tool::Tool::meaning`]): a rule that permits needs all of them to fit, one that
 /// asks or forbids any of them. A rule on the path of a tool that goes through directories is about where it begins.
@@ -75,16 +77,18 @@ impl Rule {
         self.args.is_empty()
     }
 
-    pub(super) fn speaks_of_calls_by(&self, agent: &str, tool: &str) -> bool {
-        self.speaks_of(tool) && self.agent.as_ref().is_none_or(|pattern| pattern.matches(agent))
+    /// Whether it speaks of calls by this agent.
+    pub(super) fn speaks_for(&self, agent: &str) -> bool {
+        self.agent.as_ref().is_none_or(|pattern| pattern.matches(&agent.to_ascii_lowercase()))
     }
 
     pub(super) fn fits(&self, args: &Map<String, Value>, meaning: Option<&Map<String, Value>>) -> Fits {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let of = |(name, pattern): &(String, Pattern)| {
-            let Some(said) = args.get(name).map(text) else { return Fits::No };
+            let said = args.get(name).map(text);
+            // What is left out may mean something, too.
             let meant = meaning.and_then(|meaning| meaning.get(name)).map(text);
-            let readings = [resolved(&said), meant, Some(said)];
+            let readings = [said.as_deref().and_then(resolved), meant, said];
             let mut fitting = readings.iter().flatten().map(|reading| pattern.matches(reading));
             let first = fitting.next().unwrap_or_default();
             match (first, fitting.all(|fits| fits == first)) {
@@ -150,7 +154,10 @@ impl FromStr for Rule {
         };
         let (agent, tool) = match head.split_once(':') {
             None => (None, head),
-            Some((agent, tool)) => (Some(pattern(agent, "the agent before the `:`")?), tool),
+            // No two agents differ by the case of letters alone.
+            Some((agent, tool)) => {
+                (Some(pattern(&agent.to_ascii_lowercase(), "the agent before the `:`")?), tool)
+            }
         };
         let is_name = |char: char| char.is_ascii_alphanumeric() || "_-*?[]{},!".contains(char);
         if let Some(odd) = tool.trim().chars().find(|char| !is_name(*char)) {

@@ -21,9 +21,12 @@ fn a_rule_speaks_of_tools_and_of_the_agents_that_call_them() {
         ("reviewer:edit_file", "reviewer", "edit_file", true),
         ("reviewer:edit_file", "other", "edit_file", false),
         ("review*:*", "reviewer", "edit_file", true),
+        ("Review*:*", "reviewEr", "edit_file", true),
+        ("reviewer:Edit_file", "reviewer", "edit_file", false),
         (" write_file ", "any", "write_file", true),
     ] {
-        assert_eq!(rule(text).speaks_of_calls_by(agent, tool), speaks, "{text} {agent} {tool}");
+        let rule = rule(text);
+        assert_eq!(rule.speaks_of(tool) && rule.speaks_for(agent), speaks, "{text} {agent} {tool}");
     }
 }
 

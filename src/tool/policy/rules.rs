@@ -24,6 +24,9 @@ pub enum Effect {
 /// A rule that denies wins over one that asks, and that over one that allows. Without a word on a call, reading and delegating
 /// are allowed, and what changes something or says of itself that its risk is high is asked for.
 ///
+/// What is denied to an agent, or asked for, is so in the runs below it too, whoever their agents are: it cannot have another do it. What an agent
+/// is allowed, it alone is.
+///
 /// A child has its parent's policy, or one that is [narrowed](Policy::narrowed_by): it can only do what its parent could.
 ///
 /// # Examples
@@ -76,7 +79,8 @@ pub struct Ruling {
 pub(crate) struct Subject<'a> {
     pub(crate) tool: &'a dyn Tool,
     pub(crate) args: &'a Map<String, Value>,
-    pub(crate) agent: &'a str,
+    /// The agent of the run that calls, and those of the runs above it.
+    pub(crate) agents: &'a [&'a str],
 }
 
 impl Default for Policy {
@@ -145,17 +149,16 @@ impl Policy {
         self.layers.iter().flat_map(|layer| &layer.rules).map(|(_, rule)| rule)
     }
 
-    /// What is to happen with a call.
+    /// What is to happen with a call of a run of `agent` that has no run above it.
     #[must_use]
     pub fn rule_on(&self, tool: &dyn Tool, args: &Map<String, Value>, agent: &str) -> Ruling {
-        self.ruling(Subject { tool, args, agent })
+        self.ruling(Subject { tool, args, agents: &[agent] })
     }
 
     pub(crate) fn ruling(&self, call: Subject<'_>) -> Ruling {
         let name = call.tool.spec().name.as_str();
-        let looks_at_arguments = self
-            .rules()
-            .any(|rule| !rule.is_about_all_arguments() && rule.speaks_of_calls_by(call.agent, name));
+        let looks_at_arguments =
+            self.rules().any(|rule| !rule.is_about_all_arguments() && rule.speaks_of(name));
         let meaning = if looks_at_arguments { call.tool.meaning(call.args) } else { None };
         let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
         let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning.as_ref()));
@@ -163,8 +166,8 @@ impl Policy {
     }
 
     /// The least that can be said of calls whose arguments are not known yet.
-    pub(crate) fn at_best(&self, tool: &dyn Tool, agent: &str) -> Effect {
-        let layers = self.layers.iter().map(|layer| layer.at_best(tool, agent));
+    pub(crate) fn at_best(&self, tool: &dyn Tool, agents: &[&str]) -> Effect {
+        let layers = self.layers.iter().map(|layer| layer.at_best(tool, agents));
         layers.max().unwrap_or(Effect::Deny)
     }
 }
@@ -186,7 +189,7 @@ impl Layer {
         }
         let name = call.tool.spec().name.as_str();
         let speaks = |effect: Effect, rule: &Rule| {
-            rule.speaks_of_calls_by(call.agent, name)
+            concerns(effect, rule, call.agents, name)
                 && match rule.fits(call.args, meaning) {
                     Fits::Surely => true,
                     Fits::Perhaps => effect > Effect::Allow,
@@ -204,12 +207,12 @@ impl Layer {
         }
     }
 
-    fn at_best(&self, tool: &dyn Tool, agent: &str) -> Effect {
+    fn at_best(&self, tool: &dyn Tool, agents: &[&str]) -> Effect {
         if self.off_list_of(tool).is_some() {
             return Effect::Deny;
         }
         let name = tool.spec().name.as_str();
-        let speaking = || self.rules.iter().filter(|(_, rule)| rule.speaks_of_calls_by(agent, name));
+        let speaking = || self.rules.iter().filter(|(effect, rule)| concerns(*effect, rule, agents, name));
         let whole = speaking().filter(|(_, rule)| rule.is_about_all_arguments());
         let for_all = whole.map(|(effect, _)| *effect).max();
         // What holds of all calls cannot become better by what holds of some.
@@ -226,6 +229,12 @@ impl Layer {
             (true, Access::Write, _) | (true, Access::Read | Access::Spawn, Risk::High) => Effect::Ask,
         }
     }
+}
+
+/// Whether a rule is about calls of a tool by the first of these agents, above which the others are.
+fn concerns(effect: Effect, rule: &Rule, agents: &[&str], tool: &str) -> bool {
+    let reach = if effect == Effect::Allow { 1 } else { agents.len() };
+    rule.speaks_of(tool) && agents.iter().take(reach).any(|agent| rule.speaks_for(agent))
 }
 
 #[cfg(test)]

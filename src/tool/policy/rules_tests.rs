@@ -40,6 +40,25 @@ fn with(policy: Policy, effect: Effect, rule: &str) -> Policy {
 
 const ALL: [Access; 3] = [Access::Read, Access::Write, Access::Spawn];
 
+/// An agent cannot have another one do what it may not; what it may, it alone may.
+#[test]
+fn i19_what_is_denied_to_an_agent_is_denied_below_it() {
+    let args = Map::new();
+    let tool = does(Access::Write);
+    let effect = |rule: (Effect, &str), agents: &[&str]| {
+        let policy = with(Policy::default(), rule.0, rule.1);
+        let best = policy.at_best(&tool, agents);
+        assert_eq!(policy.ruling(Subject { tool: &tool, args: &args, agents }).effect, best);
+        best
+    };
+    for strict in [Effect::Deny, Effect::Ask] {
+        assert_eq!(effect((strict, "reviewer:it"), &["helper", "reviewer", "agent"]), strict);
+    }
+    assert_eq!(effect((Effect::Deny, "reviewer:it"), &["agent"]), Effect::Ask);
+    assert_eq!(effect((Effect::Allow, "reviewer:it"), &["reviewer", "agent"]), Effect::Allow);
+    assert_eq!(effect((Effect::Allow, "reviewer:it"), &["helper", "reviewer", "agent"]), Effect::Ask);
+}
+
 #[test]
 fn without_a_word_what_changes_something_or_is_risky_is_asked_for() {
     let policy = Policy::default();
@@ -101,7 +120,7 @@ fn a_policy_only_narrows() {
 #[test]
 fn a_tool_is_offered_if_some_call_of_it_may_be_made() {
     let (read, write) = (does(Access::Read), does(Access::Write));
-    let best = |policy: &Policy, tool: &Does| policy.at_best(tool, "agent");
+    let best = |policy: &Policy, tool: &Does| policy.at_best(tool, &["agent"]);
     assert_eq!(best(&Policy::default(), &read), Effect::Allow);
     assert_eq!(best(&Policy::default(), &write), Effect::Ask);
     assert_eq!(best(&with(Policy::default(), Effect::Allow, "it(path=docs/**)"), &write), Effect::Allow);
@@ -127,6 +146,6 @@ fn a_list_denies_what_is_not_on_it() {
     assert_eq!(ruling(&on_it.clone().deny(["it"]), &reads), (Effect::Deny, None));
     for policy in [on_it.narrowed_by(&off_it), off_it.narrowed_by(&on_it), off_it.clone().allow(["it"])] {
         assert_eq!(ruling(&policy, &reads), (Effect::Deny, Some("b".into())));
-        assert_eq!(policy.at_best(&reads, "agent"), Effect::Deny);
+        assert_eq!(policy.at_best(&reads, &["agent"]), Effect::Deny);
     }
 }

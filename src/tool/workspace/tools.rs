@@ -134,9 +134,10 @@ where
         OnCancel::Grace
     }
 
-    /// With the place to which the path leads.
+    /// With the place to which the path leads; without one that is the workspace itself.
     fn meaning(&self, args: &Map<String, Value>) -> Option<Map<String, Value>> {
-        let place = self.workspace.resolve(args.get("path")?.as_str()?).ok()?;
+        let path = args.get("path").and_then(Value::as_str).unwrap_or(".");
+        let place = self.workspace.resolve(path).ok()?;
         let mut meaning = args.clone();
         meaning.insert("path".to_owned(), Value::String(place.path().to_string_lossy().into_owned()));
         Some(meaning)

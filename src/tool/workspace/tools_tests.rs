@@ -92,6 +92,13 @@ fn a_rule_on_a_path_is_about_the_place() {
     for path in ["secret/key", "./secret/key", "docs/link/key", "docs/../secret/key", &absolute] {
         assert_eq!(effect("read_file", path), Effect::Deny, "{path}");
     }
+    // The workspace itself, whether it is named or not.
+    let whole = Policy::default().with(Effect::Deny, "grep(path=.)".parse().unwrap());
+    for args in [json!({}), json!({ "path": null }), json!({ "path": "docs/.." })] {
+        let grep = &**tools.get("grep").unwrap();
+        let args = args.as_object().unwrap();
+        assert_eq!(whole.rule_on(grep, args, "agent").effect, Effect::Deny, "{args:?}");
+    }
     assert_eq!(effect("read_file", "docs/a.md"), Effect::Allow);
     assert_eq!(effect("write_file", "docs/new/b.md"), Effect::Allow);
     for path in ["docs/link/key", "docs/link/new", "src/a.rs", "../docs/a.md"] {
