@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use anabranch::context::Reply;
 use anabranch::message::MessageBody;
 use anabranch::outcome::{CancelledBy, FailureKind, SubAgentOutcome};
-use anabranch::tool::{Policy, ToolContext, ToolReply, tool_fn};
+use anabranch::tool::{Effect, Policy, ToolContext, ToolReply, tool_fn};
 use serde_json::{Map, Value, json};
 
 use crate::stage::{Stage, all_tools, calls, delegates, results, stubborn};
@@ -340,4 +341,26 @@ async fn a_child_of_a_plain_tool_is_given_its_time() {
         "root result 0 ok {\"result\":\"cancelled by parent\"}",
         "root cancelled by user",
     ]);
+}
+
+/// A permission for what one rule asks for is none for what another one does, in whatever order they are.
+#[tokio::test(start_paused = true)]
+async fn a_permission_is_for_the_rule_that_asked() {
+    let ask = |policy: Policy, rule: &str| policy.with(Effect::Ask, rule.parse().unwrap());
+    let rules = ["chaos_sleep", "chaos_sleep(ms=2)"];
+    for rules in [rules, [rules[1], rules[0]]] {
+        let turn = |ms: u64| calls("chaos_sleep", json!({ "ms": ms }));
+        let stage = Stage::new(json!([{ "turns": [turn(1), turn(1), turn(2), says("done")] }]));
+        let stage = stage.policy(rules.into_iter().fold(Policy::default(), ask));
+        let played = stage.attended(vec![Reply::allow_for_root(), Reply::deny()]).await;
+        let decisions: Vec<&str> = played
+            .log
+            .iter()
+            .filter_map(|message| match message.body() {
+                MessageBody::AskAnswered(answer) => Some(&*answer.decision),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(decisions, ["allow_for_root", "deny"]);
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
+use super::rule::Rule;
 use super::rules::{Effect, Ruling, Subject};
 use crate::context::{Answer, AnsweredBy, Decision, Question};
 use crate::id::RunId;
@@ -79,23 +80,29 @@ pub(in crate::tool) async fn pass(
     args: &Map<String, Value>,
     cx: &ToolContext,
 ) -> Result<Passed, ToolReply> {
-    let ruling = cx.runtime().policy.ruling(Subject { tool, args, agents: &cx.run().agents() });
-    let name = tool.spec().name.as_str();
+    let agents = cx.run().agents();
+    let call = Subject { tool, args, agents: &agents };
+    let ruling = cx.runtime().policy.ruling(call);
     match ruling.effect {
         Effect::Allow => Ok(Passed::AsIs),
         Effect::Deny => Err(denied_by(&ruling, tool)),
         Effect::Ask => {
-            let about: Arc<str> = match &ruling.rule {
-                None => name.into(),
-                Some(rule) => format!("{name} by {rule}").into(),
-            };
-            if cx.run().root().extension::<Grants>().covers(&about, cx) {
-                return Ok(Passed::AsIs);
-            }
+            let Some(about) = not_permitted(call, cx) else { return Ok(Passed::AsIs) };
             // Boxed, since it is seldom and large.
             Box::pin(ask(tool, args, about, cx)).await
         }
     }
+}
+
+/// What a call is asked for that nobody has permitted for longer.
+fn not_permitted(call: Subject<'_>, cx: &ToolContext) -> Option<Arc<str>> {
+    let name = call.tool.spec().name.as_str();
+    let about = |rule: Option<&Rule>| -> Arc<str> {
+        rule.map_or_else(|| name.into(), |rule| format!("{name} by {rule}").into())
+    };
+    let grants = cx.run().root().extension::<Grants>();
+    let mut asking = cx.runtime().policy.asking(call).into_iter().map(about);
+    asking.find(|about| !grants.covers(about, cx))
 }
 
 fn of_rule(ruling: &Ruling) -> String {

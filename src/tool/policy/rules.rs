@@ -156,13 +156,24 @@ impl Policy {
     }
 
     pub(crate) fn ruling(&self, call: Subject<'_>) -> Ruling {
-        let name = call.tool.spec().name.as_str();
-        let looks_at_arguments =
-            self.rules().any(|rule| !rule.is_about_all_arguments() && rule.speaks_of(name));
-        let meaning = if looks_at_arguments { call.tool.meaning(call.args) } else { None };
+        let meaning = self.meaning(call);
         let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
         let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning.as_ref()));
         rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None, off_list_of: None })
+    }
+
+    /// The rules for whose sake a call is asked for: who permits what one of them asks for has not permitted what another does. None is
+    /// among them where it is asked for without a rule.
+    pub(crate) fn asking(&self, call: Subject<'_>) -> Vec<Option<&Rule>> {
+        let meaning = self.meaning(call);
+        self.layers.iter().flat_map(|layer| layer.asking(call, meaning.as_ref())).collect()
+    }
+
+    /// What the call leads to, if a rule looks at that.
+    fn meaning(&self, call: Subject<'_>) -> Option<Map<String, Value>> {
+        let name = call.tool.spec().name.as_str();
+        let looks = self.rules().any(|rule| !rule.is_about_all_arguments() && rule.speaks_of(name));
+        if looks { call.tool.meaning(call.args) } else { None }
     }
 
     /// The least that can be said of calls whose arguments are not known yet.
@@ -187,16 +198,7 @@ impl Layer {
         if let Some(whose) = self.off_list_of(call.tool) {
             return Ruling { effect: Effect::Deny, rule: None, off_list_of: Some(Arc::clone(whose)) };
         }
-        let name = call.tool.spec().name.as_str();
-        let speaks = |effect: Effect, rule: &Rule| {
-            concerns(effect, rule, call.agents, name)
-                && match rule.fits(call.args, meaning) {
-                    Fits::Surely => true,
-                    Fits::Perhaps => effect > Effect::Allow,
-                    Fits::No => false,
-                }
-        };
-        let speaking = self.rules.iter().filter(|(effect, rule)| speaks(*effect, rule));
+        let speaking = self.speaking(call, meaning);
         match speaking.max_by_key(|(effect, _)| *effect) {
             Some((effect, rule)) => Ruling { effect: *effect, rule: Some(rule.clone()), off_list_of: None },
             None => Ruling {
@@ -205,6 +207,31 @@ impl Layer {
                 off_list_of: None,
             },
         }
+    }
+
+    fn speaking(
+        &self,
+        call: Subject<'_>,
+        meaning: Option<&Map<String, Value>>,
+    ) -> impl Iterator<Item = &(Effect, Rule)> {
+        self.rules.iter().filter(move |(effect, rule)| {
+            concerns(*effect, rule, call.agents, &call.tool.spec().name)
+                && match rule.fits(call.args, meaning) {
+                    Fits::Surely => true,
+                    Fits::Perhaps => *effect > Effect::Allow,
+                    Fits::No => false,
+                }
+        })
+    }
+
+    fn asking(&self, call: Subject<'_>, meaning: Option<&Map<String, Value>>) -> Vec<Option<&Rule>> {
+        let speaking: Vec<_> = self.speaking(call, meaning).collect();
+        if speaking.is_empty() {
+            let asks = self.default(call.tool.access(), call.tool.risk(call.args)) == Effect::Ask;
+            return if asks { vec![None] } else { Vec::new() };
+        }
+        let asking = speaking.into_iter().filter(|(effect, _)| *effect == Effect::Ask);
+        asking.map(|(_, rule)| Some(rule)).collect()
     }
 
     fn at_best(&self, tool: &dyn Tool, agents: &[&str]) -> Effect {
