@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::options::{RuleList, duration, input, money, number, rules, seed, task};
+use super::options::{RuleList, duration, input, money, number, rules, seed, task, wait};
 use crate::agent::script::ScriptLimits;
 use crate::budget::Limit;
 
@@ -198,6 +198,11 @@ pub(super) struct HostArgs {
     /// the live tree is drawn, and standard input is a terminal too.
     #[arg(long)]
     pub(super) no_ask: bool,
+
+    /// How long a question waits for an answer, such as 90s or 5m; then the call is denied. It counts towards no other limit.
+    #[arg(long, value_name = "DURATION", value_parser = wait, allow_negative_numbers = true, default_value = "10m",
+          env = "ANABRANCH_ASK_TIMEOUT", hide_env_values = true)]
+    pub(super) ask_timeout: Duration,
 
     /// Add a set of tools: `chaos` has tools that sleep, hang, fail, panic and flood, for whoever tests an agent or a UI.
     #[arg(long, value_name = "SET", value_delimiter = ',')]

@@ -36,6 +36,7 @@ fn defaults() {
     assert_eq!((options.host.output, options.host.background), (RunOutput::Auto, BackgroundPolicy::Join));
     assert!(options.schema.is_none() && options.host.rules.is_empty());
     assert!(!options.host.chaos && options.host.seed.is_none());
+    assert_eq!(options.host.ask_timeout, Duration::from_mins(10));
     let limits = options.host.limits;
     assert_eq!((limits.max_depth, limits.max_runs), (Limit::At(3), Limit::At(1000)));
     assert_eq!((limits.max_live, limits.timeout), (Limit::Unlimited, Limit::Unlimited));
@@ -56,7 +57,7 @@ fn every_option_is_taken() {
     let model = format!("script:{script}");
     let line = "--max-depth 0 --max-live 4 --max-runs unlimited --max-turns 9 --max-tool-calls 0 --timeout 1h30m \
         --idle-timeout 0 --budget-tokens 5000 --budget-usd 0.5 --allow write_file,edit_file --allow x(path={a,b}) --ask y --deny grep \
-        --seed 7 --tools chaos --background-policy cancel --output jsonl";
+        --ask-timeout 90s --seed 7 --tools chaos --background-policy cancel --output jsonl";
     let mut args: Vec<&str> = line.split_whitespace().collect();
     args.extend(["--schema", &schema, "--model", &model, "--workspace", &workspace, "do it"]);
     let options = options(&args).unwrap();
@@ -67,6 +68,7 @@ fn every_option_is_taken() {
     );
     assert_eq!(options.host.workspace, directory.path().canonicalize().unwrap());
     assert_eq!(options.schema.unwrap()["required"][0], "n");
+    assert_eq!(options.host.ask_timeout, Duration::from_secs(90));
     let rules: Vec<String> =
         options.host.rules.iter().map(|(effect, rule)| format!("{effect:?} {rule}")).collect();
     let expected = ["Allow write_file", "Allow edit_file", "Allow x(path={a,b})", "Ask y", "Deny grep"];
@@ -117,6 +119,7 @@ fn what_cannot_be_used_is_named_with_a_way_out() {
         (&["x", "--allow", "a,b", "--deny", "b"], &["'--deny'", "'b'", "one of them only"]),
         (&["x", "--allow", "a", "--ask", "a"], &["'--ask'", "'a'", "in --allow"]),
         (&["x", "--allow", "a(b"], &["--allow <TOOL>", "the `)` at its end is missing"]),
+        (&["x", "--ask-timeout", "unlimited"], &["--ask-timeout <DURATION>", "such as 90s"]),
         (&["x", "--allow", "a,"], &["--allow <TOOL>", "no tool is named"]),
         (&["x", "--tools", "kaos"], &["--tools <SET>", "chaos"]),
         (&["x", "--output", "pdf"], &["--output <FORM>", "jsonl"]),

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::args::{BackgroundPolicy as Background, SandboxKind};
 use super::exit::ExitStatus;
@@ -36,6 +37,7 @@ pub(super) struct Host {
     spawner: Spawner,
     tools: Toolset,
     policy: Policy,
+    ask_timeout: Duration,
 }
 
 impl Host {
@@ -107,7 +109,7 @@ impl Host {
             ));
         }
         let producer = Arc::new(CodeAct::new(Arc::clone(&sandbox)));
-        Ok(Self { model, producer, sandbox, spawner, tools, policy })
+        Ok(Self { model, producer, sandbox, spawner, tools, policy, ask_timeout: options.ask_timeout })
     }
 
     /// A planner with the agents of files.
@@ -135,6 +137,7 @@ impl Host {
         Agent::with_producer(Arc::clone(&self.model), Arc::clone(&self.producer))
             .tools(self.tools.clone())
             .policy(self.policy.clone())
+            .ask_deadline(self.ask_timeout)
     }
 }
 

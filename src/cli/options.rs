@@ -38,6 +38,8 @@ pub(crate) struct HostOptions {
     pub(crate) rules: Vec<(Effect, Rule)>,
     /// Whether the person at the terminal is asked.
     pub(crate) asks: bool,
+    /// How long a question waits.
+    pub(crate) ask_timeout: Duration,
     /// Whether the fault tools are there.
     pub(crate) chaos: bool,
     /// Where code runs.
@@ -135,6 +137,7 @@ impl TryFrom<HostArgs> for HostOptions {
             output: args.output,
             rules: policy_rules(args.allow, args.ask, args.deny)?,
             asks: !args.no_ask,
+            ask_timeout: args.ask_timeout,
             chaos: args.tools.contains(&ToolSet::Chaos),
             sandbox: args.sandbox,
             seed: args.seed,
@@ -295,6 +298,12 @@ pub(super) fn duration(text: &str) -> Result<Limit<Duration>, String> {
     humantime::parse_duration(text).map(Limit::At).map_err(|error| {
         format!("{error}; give a number with its unit, such as 90s, 5m or 1h30m, or 'unlimited'")
     })
+}
+
+/// Reads a time span with its unit.
+pub(super) fn wait(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; give a number with its unit, such as 90s, 5m or 1h30m"))
 }
 
 /// Rules that stood in one argument.

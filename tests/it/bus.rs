@@ -303,7 +303,7 @@ async fn c46_order_and_wake_ups_across_threads() {
     run.settle().await;
     let whole = root.snapshot();
     for reader in readers {
-        let tree = tokio::time::timeout(Duration::from_secs(20), reader).await.expect("no wake-up is lost");
+        let tree = tokio::time::timeout(Duration::from_secs(120), reader).await.expect("no wake-up is lost");
         assert_eq!(tree.unwrap(), whole);
     }
     let log = test.finish();

@@ -59,6 +59,8 @@ fn the_surface_of_the_three() {
         assert_eq!(tool.access(), Access::Read);
         assert_eq!(tool.spec().parameters["additionalProperties"], json!(false));
     }
+    let list = &tools.get("list_shared").unwrap().spec().parameters;
+    assert_eq!(list["properties"]["namespace"]["enum"], json!(["step", "task", "input", "shared"]));
     let share = &tools.get("share_result").unwrap().spec().parameters;
     assert_eq!(share["required"], json!(["name", "value"]));
     let status = |name: &str, args: Value| tools.get(name).unwrap().status_text(args.as_object().unwrap());

@@ -25,7 +25,7 @@ impl Bench {
     }
 
     async fn next(&mut self) -> Option<GuestEvent> {
-        tokio::time::timeout(Duration::from_secs(20), poll_fn(|cx| self.session.poll_event(cx)))
+        tokio::time::timeout(Duration::from_secs(120), poll_fn(|cx| self.session.poll_event(cx)))
             .await
             .unwrap()
     }
@@ -258,7 +258,7 @@ async fn closing_waits_until_nothing_is_left() {
             bench.next().await;
         }
         let Bench { mut session, .. } = bench;
-        tokio::time::timeout(Duration::from_secs(5), poll_fn(|cx| session.poll_closed(cx))).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), poll_fn(|cx| session.poll_closed(cx))).await.unwrap();
     }
     // A reply after the end, and one that nobody asked for.
     let mut bench = Bench::new("return 1");

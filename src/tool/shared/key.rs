@@ -1,7 +1,5 @@
 //! Keys of shared results: a namespace, and a name in it.
 
-use schemars::JsonSchema;
-
 use crate::outcome::words;
 
 /// How long a name may be, in bytes: as long as the id of a node.
@@ -9,7 +7,6 @@ pub(super) const NAME_BYTES: usize = 64;
 
 words! {
     /// Whose results these are, the first part of their keys. Exhaustive on purpose: each has its bounds, and one who writes it.
-    #[derive(JsonSchema)]
     Namespace {
         /// What steps came to: the nodes of graphs, and the agents of scripts. Written by what runs them.
         Step = "step",

@@ -118,6 +118,17 @@ fn whoever_sits_at_the_terminal_is_asked_and_the_answer_goes_to_that_call() {
 }
 
 #[test]
+fn a_question_that_nobody_answers_is_over_when_its_time_is() {
+    let script = writers();
+    let mut terminal = Terminal::new();
+    let running = terminal.start(script.command(&["--ask-timeout", "1ms"]));
+    terminal.sees("→ nobody answered in time");
+    let ran = running.end();
+    assert_eq!((ran.status, &*ran.stdout), (0, "All done.\n"));
+    assert!(!script.path().join("root.md").exists() && !script.path().join("child.md").exists());
+}
+
+#[test]
 fn what_was_typed_before_a_question_does_not_answer_it() {
     let script = writers();
     let mut terminal = Terminal::new();

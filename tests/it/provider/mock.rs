@@ -113,7 +113,10 @@ impl Mock {
     /// Waits until so many connections have ended.
     pub async fn closed(&mut self, connections: usize) {
         let closed = self.closed.wait_for(|closed| *closed >= connections);
-        tokio::time::timeout(Duration::from_secs(5), closed).await.expect("a connection stays open").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), closed)
+            .await
+            .expect("a connection stays open")
+            .unwrap();
     }
 }
 
