@@ -48,7 +48,11 @@ fn within(text: &str, path: String) -> Option<(String, String)> {
 
 /// Whether the number is the same when it has been read and written.
 fn is_kept(number: &str) -> bool {
-    serde_json::from_str::<Value>(number).is_ok_and(|value| plain(&value.to_string()) == plain(number))
+    let Ok(value) = serde_json::from_str::<Value>(number) else { return false };
+    let is_it = |written: String| plain(&written) == plain(number);
+    // Half-way between two texts of 17 digits there are two shortest ones, and writers differ in which they take.
+    is_it(value.to_string())
+        || value.is_f64() && value.as_f64().is_some_and(|float| is_it(format!("{float:e}")))
 }
 
 /// Sign, digits without zeros at their ends, and the power of ten that belongs to the last digit.
@@ -87,6 +91,8 @@ mod tests {
             "1e300",
             "0.30000000000000004",
             "3.141592653589793",
+            "252610005320243.62",
+            "252610005320243.63",
             "100000000000000000000000",
         ] {
             assert!(is_kept(number), "{number}");
@@ -100,6 +106,7 @@ mod tests {
             "0.1000000000000000055511151231257827",
             "1e-400",
             "123456789.12345678901",
+            "252610005320243.64",
         ] {
             assert!(!is_kept(number), "{number}");
         }
