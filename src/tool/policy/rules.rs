@@ -37,7 +37,7 @@ pub enum Effect {
 /// let policy = Policy::default()
 ///     .allow(["edit_file"])
 ///     .with(Effect::Allow, "write_file(path=docs/**)".parse()?)
-///     .with(Effect::Deny, "*(path=**/.env)".parse()?);
+///     .with(Effect::Deny, "edit_file(path=docs/api/**)".parse()?);
 /// # let _ = policy;
 /// # Ok::<(), anabranch::error::Error>(())
 /// ```
