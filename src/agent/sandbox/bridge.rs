@@ -150,20 +150,35 @@ impl Stream for Running<'_> {
 /// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// How long it is waited for in all, where one answer follows the other and the program is never done with them: one whose calls are
+/// refused as fast as it makes them would have everything else wait for ever.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
+
 /// So many events of the program are heard before somebody else has a turn: one that talks without a pause holds nobody up.
 const EVENTS: u32 = 64;
 
 /// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
 /// done sooner than a timer is set.
 struct Patience {
+    since: Instant,
     until: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
     fn begin() -> Self {
-        let until = Instant::now() + PATIENCE;
-        Self { until, timer: Box::pin(tokio::time::sleep_until(until)) }
+        let since = Instant::now();
+        let until = since + PATIENCE;
+        Self { since, until, timer: Box::pin(tokio::time::sleep_until(until)) }
+    }
+
+    /// An answer goes to a program that was done with those before, or that still has some.
+    fn renew(&mut self, was_idle: bool) {
+        let now = Instant::now();
+        if was_idle {
+            self.since = now;
+        }
+        self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
     }
 
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -291,7 +306,8 @@ impl Bridge<'_> {
                 Next::Event(Some(GuestEvent::Log { severity, text })) => self.log(severity, text, play).await,
                 Next::Event(Some(GuestEvent::Waiting { answered })) => {
                     play.is_idle = answered == play.sent;
-                    is_patient = true;
+                    // Not before it is done with all answers: else what is under way would never have its turn.
+                    is_patient |= play.is_idle;
                 }
                 Next::Event(Some(GuestEvent::Ended(ended))) => {
                     play.played.ended = ended;
@@ -428,8 +444,8 @@ impl Bridge<'_> {
 impl Play<'_> {
     fn reply(&mut self, replies: Vec<HostReply>) {
         self.sent += replies.len() as u64;
+        self.patience.renew(self.is_idle);
         self.is_idle = false;
-        self.patience.until = Instant::now() + PATIENCE;
         self.session.reply_all(replies);
     }
 }
