@@ -35,6 +35,8 @@ struct State {
     is_chat: bool,
     /// Something of the answer came.
     has_content: bool,
+    /// How many events said something of it.
+    words: u64,
     /// The first data that was none of it, to be quoted.
     strange: Option<String>,
     /// Nothing that comes now counts any more.
@@ -111,6 +113,12 @@ impl ChatCompletions {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.state.finish.is_some()
+    }
+
+    /// How many events said something of the answer: comments, counters and empty deltas do not.
+    #[must_use]
+    pub(super) fn words(&self) -> u64 {
+        self.state.words
     }
 
     /// Whether the body is larger than what an error would be, and none of it is an event.
@@ -191,6 +199,13 @@ impl State {
     }
 
     fn choice(&mut self, choice: Choice, out: &mut Out) -> Result<(), ModelError> {
+        let before = out.len();
+        let taken = self.take(choice, out);
+        self.words += u64::from(out.len() > before);
+        taken
+    }
+
+    fn take(&mut self, choice: Choice, out: &mut Out) -> Result<(), ModelError> {
         let Some(delta) = choice.delta else {
             if choice.text != Loose::Nothing {
                 let text = "the server speaks the protocol of plain completions, not of chat completions";

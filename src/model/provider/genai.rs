@@ -14,6 +14,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::webc::StreamTimeout;
 use genai::{Client, ModelIden, ServiceTarget};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
@@ -81,6 +82,8 @@ struct Open {
     calls: Vec<Sent>,
     out: VecDeque<Result<ChatEvent, ModelError>>,
     has_content: bool,
+    /// When something of the answer came last.
+    heard: Instant,
     is_over: bool,
 }
 
@@ -157,6 +160,7 @@ impl Cold {
             calls: Vec::new(),
             out: VecDeque::new(),
             has_content: false,
+            heard: Instant::now(),
             is_over: false,
         })
     }
@@ -207,14 +211,23 @@ impl Open {
                 return None;
             }
             // genai logs what a server answered, and a server may quote the key: its log goes nowhere.
-            let item = self.events.next().with_subscriber(NoSubscriber::default()).await;
+            let item = self.events.next().with_subscriber(NoSubscriber::default());
+            let Ok(item) = timeout_at(self.heard + self.server.stall(), item).await else {
+                self.fail(self.server.stalled());
+                continue;
+            };
             // An error in a frame that genai passes over.
             if let Some(error) = self.tap.error() {
                 self.fail(fault::of_event(&Loose::Other(error)));
                 continue;
             }
             match item {
-                Some(Ok(event)) => self.take(event),
+                Some(Ok(event)) => {
+                    self.take(event);
+                    if !self.out.is_empty() {
+                        self.heard = Instant::now();
+                    }
+                }
                 Some(Err(error)) => {
                     let error = of_genai(&error, &self.server);
                     // A connection that breaks within an answer is a cut, as one that just ends is.

@@ -21,6 +21,9 @@ pub(super) const CONNECT: Duration = Duration::from_secs(10);
 /// How long a server may send nothing, unless said otherwise: a small machine that reads a long prompt takes minutes.
 pub(super) const IDLE: Duration = Duration::from_mins(5);
 
+/// So many times as long it may send what is nothing of the answer: some keep a connection alive while a request waits its turn.
+const STALL: u32 = 6;
+
 /// The longest body of an error that is read.
 pub(super) const MAX_ERROR_BODY: usize = 64 * 1024;
 
@@ -96,6 +99,18 @@ impl Server {
     /// The server has sent nothing for too long.
     pub(super) fn silent(&self, waited: Duration) -> ModelError {
         let text = format!("no byte from {} for {}", self.shown, humantime::format_duration(waited));
+        self.error(ModelErrorKind::Timeout, text)
+    }
+
+    /// How long it may say nothing of the answer, however much else it sends.
+    pub(super) fn stall(&self) -> Duration {
+        self.idle.saturating_mul(STALL)
+    }
+
+    /// The server keeps the connection alive, and that is all.
+    pub(super) fn stalled(&self) -> ModelError {
+        let waited = humantime::format_duration(self.stall());
+        let text = format!("nothing of the answer from {} for {waited}, although it sends", self.shown);
         self.error(ModelErrorKind::Timeout, text)
     }
 
