@@ -179,9 +179,10 @@ impl Tool for ExecuteCode {
         false
     }
 
-    /// As the model says.
+    /// High, unless the model says that it is low, or there is nothing to run.
     fn risk(&self, args: &Map<String, Value>) -> Risk {
-        if args.get("risk").and_then(Value::as_str) == Some("high") { Risk::High } else { Risk::Low }
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("risk") == "low" || text("code").trim().is_empty() { Risk::Low } else { Risk::High }
     }
 
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
