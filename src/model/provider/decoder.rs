@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::calls::{Calls, Piece};
-use super::chunk::{Choice, Chunk, content, stop_reason};
+use super::chunk::{CallDelta, Choice, Chunk, content, stop_reason};
 use super::fault;
 use super::lines::{Event, EventReader, MAX_EVENT};
 use super::loose::Loose;
@@ -172,7 +172,7 @@ impl State {
             }
             Err(error) => return self.fail(fault::strange_event(data, &error), out),
         };
-        if !matches!(&chunk.error, Loose::Nothing) && chunk.error != Loose::Text("".into()) {
+        if !chunk.error.says_nothing() {
             return self.fail(fault::of_event(&chunk.error), out);
         }
         if event.name == b"error" {
@@ -229,16 +229,16 @@ impl State {
             self.has_content = true;
             out.push_back(Ok(ChatEvent::Text(piece)));
         }
-        for call in delta.tool_calls.unwrap_or_default() {
-            let (name, arguments) = match call.function {
-                Some(function) => (function.name.text().cloned(), function.arguments),
-                None => (None, Loose::Nothing),
-            };
-            let piece = Piece { index: call.index.0, id: call.id.text().cloned(), name, arguments };
+        let mut pieces: Vec<Piece> =
+            delta.tool_calls.unwrap_or_default().into_iter().map(CallDelta::piece).collect();
+        if pieces.is_empty() {
+            pieces.extend(delta.function_call.map(|function| function.piece(Some(0), None)));
+        }
+        for piece in pieces {
             if !self.calls.push(piece, |event| out.push_back(Ok(event))) {
                 return Err(ModelError::new(
                     ModelErrorKind::Protocol,
-                    "the server sent more than 1024 calls in one turn",
+                    "the server sent more than 1024 calls, or more than 16 MiB of arguments, in one turn",
                 ));
             }
         }

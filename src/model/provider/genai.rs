@@ -364,7 +364,7 @@ fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
         genai::Error::WebStream { error, .. } => {
             let error: &(dyn std::error::Error + 'static) = error.as_ref();
             if let Some(genai::Error::HttpError { status, body, headers, .. }) = error.downcast_ref() {
-                return fault::of_status(*status, headers, body.as_bytes());
+                return server.refused(*status, headers, body.as_bytes());
             }
             if error.downcast_ref::<StreamTimeout>().is_some() {
                 return server.silent(server.idle);
@@ -383,7 +383,7 @@ fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
             format!("an event of the answer is not JSON: {serde_error}"),
         ),
         genai::Error::HttpError { status, body, headers, .. } => {
-            fault::of_status(*status, headers, body.as_bytes())
+            server.refused(*status, headers, body.as_bytes())
         }
         other => {
             let words = fault::quote(other.to_string().as_bytes());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use reqwest::{Client, StatusCode, Url};
 
 use super::fault;
 use super::key::ApiKey;
@@ -112,6 +112,18 @@ impl Server {
         let waited = humantime::format_duration(self.stall());
         let text = format!("nothing of the answer from {} for {waited}, although it sends", self.shown);
         self.error(ModelErrorKind::Timeout, text)
+    }
+
+    /// What another status than 200 means. Where the address may be the reason, it is told.
+    pub(super) fn refused(&self, status: StatusCode, headers: &HeaderMap, said: &[u8]) -> ModelError {
+        let mut error = fault::of_status(status, headers, said);
+        let hint = match status.as_u16() {
+            300..400 => "a redirect is not followed: is it the address that the server has now",
+            404 | 405 => "are this address and the name of the model right",
+            _ => return error,
+        };
+        error.message = format!("{} (asked at {}; {hint}?)", error.message, self.shown);
+        error
     }
 
     /// The event with what it cost, and without the key.

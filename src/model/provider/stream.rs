@@ -97,7 +97,7 @@ async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result
     }
     let headers = response.headers().clone();
     let said = error_body(response, server.idle).await;
-    let mut error = fault::of_status(status, &headers, &said);
+    let mut error = server.refused(status, &headers, &said);
     if has_tools && fault::refuses_tools(&error) {
         error.message = format!("{} (the model takes no tools: choose another one)", error.message);
     }

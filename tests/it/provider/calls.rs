@@ -144,6 +144,25 @@ async fn a_server_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
+async fn an_address_that_may_be_wrong_is_named() {
+    for (status, said) in [
+        ("404 Not Found", "are this address and the name of the model right?)"),
+        ("301 Moved Permanently", "a redirect is not followed: is it the address that the server has now?)"),
+    ] {
+        for name in ["openai:m", "anthropic:m", "ollama:m"] {
+            let headers = "location: http://127.0.0.1:1/elsewhere\r\n";
+            let mock = Mock::new(vec![Answer::with(status, headers, "no page")]).await;
+            let told = ask(&mock.model(name), hello()).await;
+            let expected = format!(
+                "bad_request: the server answered {status}: no page (asked at {}; {said}",
+                mock.url()
+            );
+            assert_eq!(told.end, expected, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_a_server_quotes_is_taken_out() {
     let body = "{\"error\":{\"message\":\"sk-very-secret is no key\"}}";
     for name in ["openai:m", "anthropic:m"] {
