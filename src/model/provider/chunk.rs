@@ -167,8 +167,14 @@ pub(super) fn stop_reason(word: &str) -> StopReason {
     match word {
         "tool_calls" | "tool_use" | "function_call" => StopReason::ToolCalls,
         "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => StopReason::Length,
-        "content_filter" | "refusal" | "safety" => StopReason::ContentFilter,
-        "error" | "network_error" | "insufficient_system_resource" | "abort" => StopReason::Error,
+        "content_filter" | "refusal" | "safety" | "recitation" | "language" | "blocklist"
+        | "prohibited_content" | "spii" => StopReason::ContentFilter,
+        "error"
+        | "network_error"
+        | "insufficient_system_resource"
+        | "abort"
+        | "malformed_function_call"
+        | "unexpected_tool_call" => StopReason::Error,
         _ => StopReason::EndTurn,
     }
 }

@@ -229,7 +229,12 @@ impl Open {
                     }
                 }
                 Some(Err(error)) => {
-                    let error = of_genai(&error, &self.server);
+                    let mut error = of_genai(&error, &self.server);
+                    if error.kind == ModelErrorKind::Protocol
+                        && let Some(first) = self.tap.first()
+                    {
+                        error.message = format!("{}; the answer begins with: {first}", error.message);
+                    }
                     // A connection that breaks within an answer is a cut, as one that just ends is.
                     if self.has_content && error.kind == ModelErrorKind::Network {
                         self.is_over = true;
@@ -240,7 +245,7 @@ impl Open {
                 None => {
                     self.is_over = true;
                     if !self.has_content {
-                        self.fail(self.tap.nothing());
+                        self.fail(self.nothing());
                     }
                 }
             }
@@ -253,6 +258,15 @@ impl Open {
         }
         self.is_over = true;
         self.out.push_back(Err(error));
+    }
+
+    /// Why there was nothing in an answer, and whose it is where it may be no provider's at all.
+    fn nothing(&self) -> ModelError {
+        let mut error = self.tap.nothing();
+        if error.kind == ModelErrorKind::Protocol {
+            error.message = format!("{} (asked at {})", error.message, self.server.shown);
+        }
+        error
     }
 
     fn take(&mut self, event: ChatStreamEvent) {
@@ -275,8 +289,8 @@ impl Open {
         }
     }
 
-    /// genai repeats a call with all of its arguments so far: what is new of them goes out. Arguments that are a value are
-    /// whole, and a call of their own.
+    /// genai repeats a call with all of its arguments so far: what is new of them goes out. What does not go on with those before is
+    /// another call, whatever its label. Arguments that are a value are whole, and a call of their own.
     fn call(&mut self, call: &ToolCall) {
         self.has_content = true;
         let text = match &call.fn_arguments {
@@ -285,6 +299,8 @@ impl Open {
         };
         let is_text = call.fn_arguments.is_string();
         let known = self.calls.iter().rposition(|sent| is_text && sent.id == call.call_id);
+        let goes_on = |at: &usize| self.calls.get(*at).is_some_and(|sent| text.starts_with(&sent.arguments));
+        let known = known.filter(goes_on);
         let at = known.unwrap_or_else(|| {
             self.calls.push(Sent { id: call.call_id.clone(), arguments: String::new() });
             self.calls.len() - 1
@@ -295,10 +311,7 @@ impl Open {
             self.out.push_back(Ok(ChatEvent::ToolCallStart { index, id, name }));
         }
         let Some(sent) = self.calls.get_mut(at) else { return };
-        let delta = match text.strip_prefix(sent.arguments.as_str()) {
-            Some(rest) => rest.to_owned(),
-            None => text,
-        };
+        let delta = text.strip_prefix(sent.arguments.as_str()).unwrap_or_default().to_owned();
         if !delta.is_empty() {
             sent.arguments.push_str(&delta);
             self.out.push_back(Ok(ChatEvent::ToolCallArgs { index, delta }));
@@ -329,7 +342,7 @@ impl Open {
             None if self.tap.is_done() => StopReason::EndTurn,
             // genai makes an end of its own where a stream just ended.
             None if self.has_content => StopReason::Missing,
-            None => return self.fail(self.tap.nothing()),
+            None => return self.fail(self.nothing()),
         };
         let usage = end.captured_usage.as_ref().map(usage_of);
         self.out.push_back(Ok(ChatEvent::End { stop_reason, usage }));
@@ -420,6 +433,11 @@ impl Tap {
         self.seen().error.take()
     }
 
+    /// The beginning of the first frame.
+    fn first(&self) -> Option<String> {
+        self.seen().first.clone()
+    }
+
     /// Whether a protocol that ends with a flag said so.
     fn is_done(&self) -> bool {
         self.seen().is_done
@@ -454,6 +472,15 @@ impl ChatFrameSink for Tap {
         if frame.data.contains("\"error\"") && !frame.data.contains("\"error\":null") {
             let value = serde_json::from_str::<Value>(frame.data).unwrap_or_default();
             seen.error = value.get("error").filter(|error| !error.is_null()).map(|_| value.clone());
+        }
+        if frame.data.contains("\"blockReason\"") {
+            let value = serde_json::from_str::<Value>(frame.data).unwrap_or_default();
+            if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
+                let message = format!("the provider does not answer this prompt: {reason}");
+                // Not again: the same prompt is refused for the same reason.
+                seen.error =
+                    Some(serde_json::json!({ "error": { "message": message, "type": "invalid_request" } }));
+            }
         }
         seen.is_done |= frame.data.contains("\"done\":true");
     }
