@@ -209,7 +209,7 @@ fn parameters() -> Value {
         "type": "object",
         "properties": {
             "title": { "type": "string", "description": "What the action does, in 3 to 8 words: shown to people." },
-            "risk": { "type": "string", "enum": ["low", "high"], "description": "`high` if it changes something outside that cannot be undone easily." },
+            "risk": { "type": "string", "enum": ["low", "high"], "description": "`low`, or `high` if it changes something outside that cannot be undone easily; what is not said to be `low` is `high`." },
             "description": { "type": "string", "description": "In plain words, what it changes; empty for `low`." },
             "code": { "type": "string", "description": "JavaScript, the body of an async function." },
         },

@@ -10,7 +10,7 @@ use crate::context::{Answer, AnsweredBy, Decision, Question};
 use crate::id::RunId;
 use crate::tool::context::ToolContext;
 use crate::tool::reply::ToolReply;
-use crate::tool::traits::Tool;
+use crate::tool::traits::{Risk, Tool};
 
 /// What the gate says of a call.
 pub(in crate::tool) enum Passed {
@@ -138,10 +138,10 @@ async fn ask(
     if answer.permits() {
         return Ok(answer.args.map_or(Passed::AsIs, Passed::With));
     }
-    Err(denied(name, answer))
+    Err(denied(name, tool.risk(args), answer))
 }
 
-fn denied(name: &str, answer: Answer) -> ToolReply {
+fn denied(name: &str, risk: Risk, answer: Answer) -> ToolReply {
     let said = answer.text.map(|text| format!(" They say: {text}")).unwrap_or_default();
     let text = match answer.by {
         AnsweredBy::User => format!(
@@ -151,7 +151,9 @@ fn denied(name: &str, answer: Answer) -> ToolReply {
             "A call of {name} needs a person's permission, and nobody answered in time. Go on without it, and say what you would have done."
         ),
         AnsweredBy::Nobody | AnsweredBy::Policy | AnsweredBy::RunEnded => format!(
-            "A call of {name} needs a person's permission here, and nobody is there to ask. Say what you would change instead."
+            "A call of {name}{} needs a person's permission here, and nobody is there to ask. Say what you would change instead.",
+            // Where the call itself says its risk, that may have been the mistake.
+            if risk == Risk::High { " with a high risk" } else { "" }
         ),
     };
     let reply = refusal(text, answer.by);
