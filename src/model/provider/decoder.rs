@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::calls::{Calls, Piece};
 use super::chunk::{CallDelta, Choice, Chunk, content, stop_reason};
 use super::fault;
+use super::halves::Halves;
 use super::lines::{Event, EventReader, MAX_EVENT};
 use super::loose::Loose;
 use crate::model::{ChatEvent, ModelError, ModelErrorKind, StopReason};
@@ -37,6 +38,8 @@ struct State {
     has_content: bool,
     /// How many events said something of it.
     words: u64,
+    /// Of letters that were cut in two.
+    halves: Halves,
     /// The first data that was none of it, to be quoted.
     strange: Option<String>,
     /// Nothing that comes now counts any more.
@@ -160,7 +163,13 @@ impl State {
         if data.is_empty() {
             return;
         }
-        let chunk: Chunk = match serde_json::from_slice(data) {
+        let mut parsed: serde_json::Result<Chunk> = serde_json::from_slice(data);
+        if parsed.as_ref().is_err_and(|error| !error.is_data())
+            && let Some(mended) = self.halves.mend(data)
+        {
+            parsed = serde_json::from_slice(&mended);
+        }
+        let chunk = match parsed {
             Ok(chunk) => chunk,
             Err(_) if is_last => return,
             Err(error) if event.name == b"error" || error.is_data() => {

@@ -169,6 +169,13 @@ fn c19_a_body_means_the_same_however_it_is_split() {
         let (one, two) = body.split_at(at);
         assert_eq!(read_in(&[one, two]), whole, "split at {at}");
     }
+    // A server that counts in UTF-16 cuts a letter in two.
+    let halves = r#"data: {"choices":[{"delta":{"content":"a\ud83d"}}]}
+
+data: {"choices":[{"delta":{"content":"\ude00b"}}]}
+
+"#;
+    assert_eq!(read(&format!("{halves}{STOP}")), "text \"a\"\ntext \"😀b\"\nend end_turn");
     let mut invalid = body.clone();
     invalid[50] = 0xff;
     assert!(read_in(&[&invalid]).starts_with("error protocol"), "{}", read_in(&[&invalid]));

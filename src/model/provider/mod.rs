@@ -29,6 +29,7 @@ mod chunk;
 mod decoder;
 mod fault;
 mod genai;
+mod halves;
 mod key;
 mod lines;
 mod loose;
