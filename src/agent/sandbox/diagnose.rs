@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::surface::{WRAPPER_LINES, mentions};
+use super::surface::{WRAPPER_LINES, places};
 
 /// What the engine calls the program's text in its stack traces.
 pub(super) const FILE: &str = "action";
@@ -78,19 +78,40 @@ fn read_frame(frame: &str, lines: u32) -> Option<(Option<&str>, Place)> {
     Some((name.filter(|name| *name != "<anonymous>"), Place { line, column }))
 }
 
-/// Where a program declares one of these names, if it does at all: the name and its line.
+/// The line in which a program declares a name, if it is found.
 pub(super) fn declaration(code: &str, name: &str) -> Option<u32> {
-    const KEYWORDS: [&str; 5] = ["let", "const", "var", "function", "class"];
-    let declares = |line: &str| {
-        mentions(line, name)
-            && KEYWORDS.iter().any(|keyword| {
-                let after =
-                    |at: usize| line.get(at + keyword.len()..).is_some_and(|rest| mentions(rest, name));
-                mentions(line, keyword) && line.match_indices(keyword).any(|(at, _)| after(at))
-            })
+    let at = bound(code, name).or_else(|| listed(code, name))?;
+    u32::try_from(code.get(..at)?.matches('\n').count() + 1).ok()
+}
+
+/// How far a declaration is looked through, in bytes.
+const DECLARATION: usize = 2_000;
+
+/// As what stands between a keyword and its value, on however many lines, or right behind one that makes a function or a class.
+fn bound(code: &str, name: &str) -> Option<usize> {
+    let behind = |keyword: &'static str| {
+        places(code, keyword)
+            .filter_map(move |at| Some((at + keyword.len(), code.get(at + keyword.len()..)?)))
     };
-    let at = code.lines().position(declares)?;
-    u32::try_from(at + 1).ok()
+    let values = ["let", "const", "var"].into_iter().flat_map(behind).filter_map(|(from, rest)| {
+        let near = rest.get(..rest.floor_char_boundary(DECLARATION))?;
+        Some(from + places(near.split(['=', ';']).next()?, name).next()?)
+    });
+    let bodies = ["function", "class"].into_iter().flat_map(behind).filter_map(|(from, rest)| {
+        let at = rest.find(|letter: char| letter != '*' && !letter.is_whitespace())?;
+        (places(rest, name).next()? == at).then_some(from + at)
+    });
+    values.chain(bodies).min()
+}
+
+/// As one more of a list: `let a = 1, name = 2`.
+fn listed(code: &str, name: &str) -> Option<usize> {
+    places(code, name).find(|at| {
+        let before = code.get(..*at).unwrap_or_default().trim_end();
+        let after = code.get(at + name.len()..).unwrap_or_default().trim_start();
+        let is_set = after.starts_with('=') && !after.starts_with("==") && !after.starts_with("=>");
+        before.ends_with(',') && (is_set || after.starts_with([',', ';']))
+    })
 }
 
 #[cfg(test)]
@@ -134,5 +155,15 @@ mod tests {
         assert_eq!(declaration("x\n\nasync function agent() {}", "agent"), Some(3));
         assert_eq!(declaration("const { a, log } = b", "log"), Some(1));
         assert_eq!(declaration("tools.x(); const y = 1", "tools"), None);
+        // The line of the declaration, and not one that only uses the name.
+        assert_eq!(
+            declaration("const r = await tools.x();\n// a class of tools\nlet tools = 5", "tools"),
+            Some(3)
+        );
+        assert_eq!(declaration("const {\n  a,\n  log,\n} = b", "log"), Some(3));
+        assert_eq!(declaration("let\n tools\n = 1", "tools"), Some(2));
+        assert_eq!(declaration("let x = f(log),\n  log = 2;", "log"), Some(2));
+        assert_eq!(declaration("let x = 1, sleep;", "sleep"), Some(1));
+        assert_eq!(declaration("function f(log) {}\nclass log {}", "log"), Some(2));
     }
 }

@@ -28,9 +28,14 @@ impl Surface {
 
 /// Whether an identifier stands in a text, be it in a comment.
 pub(super) fn mentions(code: &str, name: &str) -> bool {
+    places(code, name).next().is_some()
+}
+
+/// Where an identifier stands in a text.
+pub(super) fn places<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
-    code.match_indices(name).any(|(at, _)| {
-        let before = code.get(..at).and_then(|text| text.chars().next_back());
+    code.match_indices(name).map(|(at, _)| at).filter(move |at| {
+        let before = code.get(..*at).and_then(|text| text.chars().next_back());
         let after = code.get(at + name.len()..).and_then(|text| text.chars().next());
         !before.is_some_and(is_part) && !after.is_some_and(is_part)
     })
