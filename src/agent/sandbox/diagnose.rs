@@ -35,13 +35,15 @@ pub(super) fn rebase(stack: &str, code: &str) -> String {
             text.push_str("    …\n");
             break;
         }
-        let Place { line, column } = place;
+        let line = place.line;
+        let source = code.lines().nth(line as usize - 1).unwrap_or_default();
+        let column = in_letters(source, place.column);
         let _ = match name.map(|name| crate::tree::cut(name, NAME_CHARS)) {
             Some(name) => writeln!(text, "    at {name} ({FILE}:{line}:{column})"),
             None => writeln!(text, "    at {FILE}:{line}:{column}"),
         };
         if frames == 0 {
-            push_excerpt(&mut text, code, place);
+            push_excerpt(&mut text, source, Place { line, column });
         }
         frames += 1;
     }
@@ -49,13 +51,21 @@ pub(super) fn rebase(stack: &str, code: &str) -> String {
     text
 }
 
-fn push_excerpt(text: &mut String, code: &str, Place { line, column }: Place) {
-    let Some(source) = code.lines().nth(line as usize - 1) else { return };
+/// The column counted in letters: the engine counts bytes.
+fn in_letters(source: &str, column: u32) -> u32 {
+    let before = source.get(..(column as usize).saturating_sub(1)).map(|text| text.chars().count());
+    before.and_then(|letters| u32::try_from(letters + 1).ok()).unwrap_or(column)
+}
+
+fn push_excerpt(text: &mut String, source: &str, Place { line, column }: Place) {
     let shown = crate::tree::cut(source, CARET_LINE);
-    let _ = writeln!(text, "      your code, line {line}: {shown}");
+    let begin = format!("      your code, line {line}: ");
+    let _ = writeln!(text, "{begin}{shown}");
     if shown.len() == source.len() && source.chars().count() >= column as usize {
-        let indent = format!("      your code, line {line}: ").len() + column as usize - 1;
-        let _ = writeln!(text, "{:indent$}^", "");
+        // As wide as what stands above it.
+        let before = source.chars().take(column as usize - 1);
+        let indent: String = before.map(|letter| if letter == '\t' { '\t' } else { ' ' }).collect();
+        let _ = writeln!(text, "{}{indent}^", " ".repeat(begin.len()));
     }
 }
 
@@ -126,6 +136,16 @@ mod tests {
         let excerpt = "      your code, line 3:   await tools.read({ a });";
         let caret = format!("{}^", " ".repeat(excerpt.find("tools").unwrap()));
         assert_eq!(shown, format!("    at go (action:3:9)\n{excerpt}\n{caret}\n    at action:5:8"));
+    }
+
+    #[test]
+    fn a_column_is_counted_in_letters() {
+        let code = "\tconst s = 'ä😀'; boom();";
+        let column = code.find("boom").unwrap() + 1;
+        let shown = rebase(&format!("    at action:2:{column}"), code);
+        let excerpt = "      your code, line 1: ";
+        let caret = format!("{}\t{}^", " ".repeat(excerpt.len()), " ".repeat("const s = 'xx'; ".len()));
+        assert_eq!(shown, format!("    at action:1:18\n{excerpt}{code}\n{caret}"));
     }
 
     #[test]
