@@ -1,7 +1,7 @@
 //! The adapter over genai: every protocol that is not read here.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
@@ -22,6 +22,7 @@ use super::fault;
 use super::loose::Loose;
 use super::request::{native_schema, system};
 use super::server::Shared;
+use super::tap::Tap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, StopReason,
@@ -122,7 +123,7 @@ impl Cold {
             auth: AuthData::from_single(key),
             model: ModelIden::new(kind, server.model.as_str()),
         };
-        let tap = Arc::new(Tap::default());
+        let tap = Arc::new(Tap::new(kind == AdapterKind::OpenAIResp));
         let mut options = ChatOptions::default()
             .with_capture_usage(true)
             .with_capture_tool_calls(true)
@@ -216,6 +217,10 @@ impl Open {
                 self.fail(self.server.stalled());
                 continue;
             };
+            if let Some(refusal) = self.tap.refusal() {
+                self.has_content = true;
+                self.out.push_back(Ok(ChatEvent::Text(refusal.into())));
+            }
             // An error in a frame that genai passes over.
             if let Some(error) = self.tap.error() {
                 self.fail(fault::of_event(&Loose::Other(error)));
@@ -338,6 +343,7 @@ impl Open {
         }
         self.is_over = true;
         let stop_reason = match &end.captured_stop_reason {
+            Some(_) if self.tap.is_filtered() => StopReason::ContentFilter,
             Some(stop) => stop_of(stop),
             None if self.tap.is_done() => StopReason::EndTurn,
             // genai makes an end of its own where a stream just ended.
@@ -408,80 +414,8 @@ fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
     }
 }
 
-/// Sees each frame as it came, also those that genai passes over.
-#[derive(Debug, Default)]
-struct Tap {
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    /// The beginning of the first frame with data.
-    first: Option<String>,
-    /// Something came that is no frame.
-    has_other: bool,
-    error: Option<Value>,
-    is_done: bool,
-}
-
-impl Tap {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn error(&self) -> Option<Value> {
-        self.seen().error.take()
-    }
-
-    /// The beginning of the first frame.
-    fn first(&self) -> Option<String> {
-        self.seen().first.clone()
-    }
-
-    /// Whether a protocol that ends with a flag said so.
-    fn is_done(&self) -> bool {
-        self.seen().is_done
-    }
-
-    /// Why there was nothing in an answer.
-    fn nothing(&self) -> ModelError {
-        let seen = self.seen();
-        match &seen.first {
-            Some(first) => {
-                let text = format!("the answer is not of this provider's protocol; it begins with: {first}");
-                ModelError::new(ModelErrorKind::Protocol, text)
-            }
-            None if seen.has_other => {
-                ModelError::new(ModelErrorKind::Protocol, "the answer is no event stream")
-            }
-            None => fault::no_stream(0, b"", None),
-        }
-    }
-}
-
 impl ChatFrameSink for Tap {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
-        let mut seen = self.seen();
-        if frame.data.trim().is_empty() {
-            seen.has_other = true;
-            return;
-        }
-        if seen.first.is_none() {
-            seen.first = Some(fault::quote(frame.data.as_bytes()));
-        }
-        if frame.data.contains("\"error\"") && !frame.data.contains("\"error\":null") {
-            let value = serde_json::from_str::<Value>(frame.data).unwrap_or_default();
-            seen.error = value.get("error").filter(|error| !error.is_null()).map(|_| value.clone());
-        }
-        if frame.data.contains("\"blockReason\"") {
-            let value = serde_json::from_str::<Value>(frame.data).unwrap_or_default();
-            if let Some(reason) = value.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
-                let message = format!("the provider does not answer this prompt: {reason}");
-                // Not again: the same prompt is refused for the same reason.
-                seen.error =
-                    Some(serde_json::json!({ "error": { "message": message, "type": "invalid_request" } }));
-            }
-        }
-        seen.is_done |= frame.data.contains("\"done\":true");
+        self.see(frame.data);
     }
 }

@@ -39,6 +39,7 @@ mod price;
 mod request;
 mod server;
 mod stream;
+mod tap;
 
 pub use decoder::ChatCompletions;
 pub use model::{ProviderBuilder, ProviderModel};

@@ -284,3 +284,36 @@ async fn what_a_provider_does_not_answer_is_told_with_its_reason_and_not_asked_a
         assert_eq!(mock.requests().len(), 1, "{name}: {error}");
     }
 }
+
+#[tokio::test]
+async fn the_ends_of_openais_responses_are_what_they_say() {
+    let answer = |last: Value| {
+        let delta = |kind: &str, text: &str| json!({"type": kind, "output_index": 0, "content_index": 0, "delta": text});
+        let events =
+            [delta("response.output_text.delta", "half"), delta("response.refusal.delta", " no"), last];
+        Answer::sse(events.map(|event| format!("data: {event}\n\n")).concat())
+    };
+    let end = |status: &str, more: Value| {
+        let mut response = json!({"id": "r", "model": "m", "status": status, "output": []});
+        response.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        answer(json!({"type": format!("response.{status}"), "response": response}))
+    };
+    let incomplete = |reason: &str| end("incomplete", json!({"incomplete_details": {"reason": reason}}));
+    let broken = json!({"error": {"code": "server_error", "message": "it broke"}});
+    for (answer, told, partial) in [
+        (end("completed", json!({})), "completed", Value::Null),
+        (end("failed", broken), "the model call failed (server): it broke", json!("half no")),
+        (end("failed", json!({})), "(server): the provider does not say why it failed", json!("half no")),
+        (incomplete("max_output_tokens"), "the answer reached the output limit", json!("half no")),
+        (incomplete("content_filter"), "the provider withheld the rest", json!("half no")),
+    ] {
+        let mock = Mock::new(vec![answer]).await;
+        let ran = run(mock.model("openai_resp:m"), Toolset::new()).await;
+        let text = ran.outcome.error_text().unwrap_or_else(|| "completed".to_owned());
+        assert!(text.contains(told), "{text}");
+        assert_eq!(ran.outcome.partial().cloned().unwrap_or_default(), partial, "{text}");
+        if told == "completed" {
+            assert_eq!(ran.outcome.result(), Some(&json!("half no")));
+        }
+    }
+}
