@@ -11,13 +11,16 @@ pub(super) struct Dialect {
     pub(super) schema_with_tools: bool,
     /// Wants the output bound as `max_completion_tokens`.
     pub(super) max_completion_tokens: bool,
+    /// Has to be asked for its counters. Others send them unasked, and refuse a request that asks.
+    pub(super) asks_usage: bool,
 }
 
 impl Dialect {
     /// The dialect of a provider at its own address, or of a server of whoever set another one.
     pub(super) fn of(provider: &str, is_own_address: bool) -> Self {
         let is_openai = provider == "openai" && is_own_address;
-        Self { schema_with_tools: is_openai, max_completion_tokens: is_openai }
+        let asks_usage = !matches!(provider, "mistral" | "cohere");
+        Self { schema_with_tools: is_openai, max_completion_tokens: is_openai, asks_usage }
     }
 }
 
@@ -26,7 +29,9 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(model));
     body.insert("stream".to_owned(), json!(true));
-    body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    if dialect.asks_usage {
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(|tool| tool_of(tool)).collect());
         let choice = match request.tool_choice {
@@ -178,6 +183,13 @@ mod tests {
             (&openai["max_completion_tokens"], &openai["messages"][0]["content"]),
             (&json!(7), &json!("be brief"))
         );
+        assert_eq!(openai["stream_options"]["include_usage"], true);
+        // These two refuse what they do not know.
+        for strict in ["mistral", "cohere"] {
+            let body = body("m", Dialect::of(strict, true), &request());
+            let known = ["model", "stream", "tools", "tool_choice", "max_tokens", "messages"];
+            assert!(body.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{body}");
+        }
         let without_tools = ChatRequest { tools: [].into(), ..request() };
         let local = body("m", Dialect::of("openai", false), &without_tools);
         assert_eq!(local["response_format"]["type"], "json_schema");
