@@ -130,7 +130,10 @@ impl Cold {
             .with_stream_header_timeout(server.idle)
             .with_stream_read_timeout(server.idle)
             .with_raw_frame_sink_arc(Arc::<Tap>::clone(&tap));
-        let schema = native_schema(false, &request);
+        // Ollama and Gemini enforce any schema.
+        let only_objects =
+            !matches!(kind, AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::Gemini);
+        let schema = native_schema(false, only_objects, &request);
         if let Some(schema) = schema {
             options = options.with_response_format(JsonSpec::new("result", schema.clone()));
         }

@@ -11,6 +11,8 @@ pub(super) struct Dialect {
     pub(super) schema_with_tools: bool,
     /// Wants the output bound as `max_completion_tokens`.
     pub(super) max_completion_tokens: bool,
+    /// Enforces no schema but that of an object.
+    pub(super) only_objects: bool,
     /// Has to be asked for its counters. Others send them unasked, and refuse a request that asks.
     pub(super) asks_usage: bool,
 }
@@ -20,7 +22,12 @@ impl Dialect {
     pub(super) fn of(provider: &str, is_own_address: bool) -> Self {
         let is_openai = provider == "openai" && is_own_address;
         let asks_usage = !matches!(provider, "mistral" | "cohere");
-        Self { schema_with_tools: is_openai, max_completion_tokens: is_openai, asks_usage }
+        Self {
+            schema_with_tools: is_openai,
+            max_completion_tokens: is_openai,
+            only_objects: is_openai,
+            asks_usage,
+        }
     }
 }
 
@@ -41,7 +48,7 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
         };
         body.insert("tool_choice".to_owned(), json!(choice));
     }
-    let native = native_schema(dialect.schema_with_tools, request);
+    let native = native_schema(dialect.schema_with_tools, dialect.only_objects, request);
     if let Some(schema) = native {
         // Not `strict`: that refuses a schema with a key that is optional.
         let format = json!({"type": "json_schema", "json_schema": {"name": "result", "schema": schema}});
@@ -60,9 +67,11 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
     Value::Object(body)
 }
 
-/// The schema of the answer, if the server is to enforce it.
-pub(super) fn native_schema(with_tools: bool, request: &ChatRequest) -> Option<&Value> {
-    request.output_schema.as_deref().filter(|_| with_tools || request.tools.is_empty())
+/// The schema of the answer, if the server is to enforce it. One that says nothing is for no server.
+pub(super) fn native_schema(with_tools: bool, only_objects: bool, request: &ChatRequest) -> Option<&Value> {
+    let schema = request.output_schema.as_deref().filter(|_| with_tools || request.tools.is_empty())?;
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    (is_object || schema.is_object() && !only_objects).then_some(schema)
 }
 
 /// What stands before the conversation: a schema that the server does not enforce is told to the model.
@@ -190,6 +199,13 @@ mod tests {
             let known = ["model", "stream", "tools", "tool_choice", "max_tokens", "messages"];
             assert!(body.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{body}");
         }
+        // It refuses a schema of anything but an object; the model is told that, as where there is none to enforce it.
+        let list = json!({"type": "array", "items": {"type": "string"}});
+        let list = ChatRequest { output_schema: Some(Arc::new(list)), tools: [].into(), ..request() };
+        let openai = body("m", Dialect::of("openai", true), &list);
+        assert_eq!(openai.get("response_format"), None);
+        assert!(openai["messages"][0]["content"].as_str().unwrap().contains("\"array\""));
+        assert!(body("m", Dialect::of("openai", false), &list).get("response_format").is_some());
         let without_tools = ChatRequest { tools: [].into(), ..request() };
         let local = body("m", Dialect::of("openai", false), &without_tools);
         assert_eq!(local["response_format"]["type"], "json_schema");
