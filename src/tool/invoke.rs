@@ -88,6 +88,7 @@ pub(super) async fn once(
         Err(reply) => return Invoked::of(reply),
     };
     let run = cx.run().clone();
+    let cx = cx.calling(entry);
     let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| run.hold_grace());
     // A tool that panicked is not called again in this run: the run fails.
     let call = AssertUnwindSafe(async move { entry.tool.call(args, cx).await }).catch_unwind();

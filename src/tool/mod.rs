@@ -31,7 +31,8 @@ pub use invoke::{Fatal, Invoked, invoke};
 #[cfg(feature = "codeact")]
 pub(crate) use policy::offered;
 pub use policy::{
-    After, Before, Decided, Effect, Hook, HookResult, HookedCall, Hooks, Policy, Redirect, Rule, Ruling,
+    After, Before, Decided, Effect, Hook, HookResult, HookedCall, Hooks, Policy, Reach, Redirect, Rule,
+    Ruling,
 };
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};

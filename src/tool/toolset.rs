@@ -32,6 +32,12 @@ pub(super) struct Entry {
     pub(super) schema: Schema,
 }
 
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.spec.name)
+    }
+}
+
 impl Entry {
     /// The arguments, if they satisfy the tool's schema.
     pub(super) fn fitting(

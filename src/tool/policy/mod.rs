@@ -6,6 +6,7 @@
 mod gate;
 mod hooks;
 mod offered;
+mod reach;
 mod rule;
 mod rules;
 mod verdict;
@@ -13,6 +14,7 @@ mod verdict;
 pub(super) use gate::{Passed, forbidden, pass};
 pub use hooks::{Decided, Hook, HookResult, Hooks};
 pub(crate) use offered::offered;
+pub use reach::Reach;
 pub use rule::Rule;
 pub use rules::{Effect, Policy, Ruling};
 pub use verdict::{After, Before, HookedCall, Redirect};

@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// An argument that is no text is compared as JSON. One that looks like a path is compared as it is, with its `.` and `..`
 /// resolved, and as what its tool says that it leads to ([`crate::tool::Tool::meaning`]): a rule that permits needs all of them to fit, one that
-/// asks or forbids any of them. A rule on the path of a tool that goes through directories is about where it begins.
+/// asks or forbids any of them. What a call comes upon is held against a rule on its path, too, and left out where the call could not
+/// have named it ([`crate::tool::ToolContext::reach`]).
 #[derive(Debug, Clone)]
 pub struct Rule {
     agent: Option<Pattern>,
@@ -75,6 +76,11 @@ impl Rule {
     #[must_use]
     pub fn is_about_all_arguments(&self) -> bool {
         self.args.is_empty()
+    }
+
+    /// Whether what it speaks of depends on this argument.
+    pub(super) fn looks_at(&self, argument: &str) -> bool {
+        self.args.iter().any(|(name, _)| name == argument)
     }
 
     /// Whether it speaks of calls by this agent.

@@ -156,9 +156,17 @@ impl Policy {
     }
 
     pub(crate) fn ruling(&self, call: Subject<'_>) -> Ruling {
-        let meaning = self.meaning(call);
+        self.ruling_as_meant(call, self.meaning(call).as_ref())
+    }
+
+    /// As [`Policy::ruling`], for arguments that mean what they say: their tool is not asked.
+    pub(super) fn ruling_as_said(&self, call: Subject<'_>) -> Ruling {
+        self.ruling_as_meant(call, None)
+    }
+
+    fn ruling_as_meant(&self, call: Subject<'_>, meaning: Option<&Map<String, Value>>) -> Ruling {
         let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
-        let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning.as_ref()));
+        let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning));
         rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None, off_list_of: None })
     }
 
@@ -167,6 +175,11 @@ impl Policy {
     pub(crate) fn asking(&self, call: Subject<'_>) -> Vec<Option<&Rule>> {
         let meaning = self.meaning(call);
         self.layers.iter().flat_map(|layer| layer.asking(call, meaning.as_ref())).collect()
+    }
+
+    /// As [`Policy::asking`], for arguments that mean what they say.
+    pub(super) fn asking_as_said(&self, call: Subject<'_>) -> Vec<Option<&Rule>> {
+        self.layers.iter().flat_map(|layer| layer.asking(call, None)).collect()
     }
 
     /// What the call leads to, if a rule looks at that.

@@ -149,8 +149,13 @@ where
 
     fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
         Box::pin(async move {
-            let (workspace, run, token) =
-                (self.workspace.clone(), Arc::clone(&self.run), cx.run().token().clone());
+            let workspace = match cx.reach(&args, "path") {
+                Some(reach) => {
+                    self.workspace.closed_where(move |place| !reach.covers(place.to_string_lossy()))
+                }
+                None => self.workspace.clone(),
+            };
+            let (run, token) = (Arc::clone(&self.run), cx.run().token().clone());
             let work = move || run(&workspace, args, &|| token.is_cancelled());
             match cx.run().blocking(work).await {
                 Ok(reply) => reply,
