@@ -170,6 +170,11 @@ impl Tool for Finish {
         true
     }
 
+    /// Without it no run could say how it ended.
+    fn is_answer(&self) -> bool {
+        true
+    }
+
     /// It is the word of one run.
     fn is_inheritable(&self) -> bool {
         false

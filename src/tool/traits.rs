@@ -66,6 +66,12 @@ pub trait Tool: Send + Sync + 'static {
         true
     }
 
+    /// Whether it is how an agent gives its answer. Without it the agent could not end as it should, so a rule speaks of it only by its
+    /// own name, and not by a pattern that fits every tool of an agent. Default no.
+    fn is_answer(&self) -> bool {
+        false
+    }
+
     /// What a model is told of it besides its description, where that changes: asked before each turn of a run that is offered the
     /// tool, and put below the run's system prompt. An empty text says nothing. Default none.
     ///
