@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::definition::Definition;
 use super::finish::Finish;
 use super::front::nearest;
+use crate::agent::EXECUTE_CODE;
 use crate::message::cap_text;
 use crate::tool::{Policy, Toolset};
 
@@ -20,9 +21,6 @@ pub const COUNTERPARTS: [(&str, &str); 9] = [
     ("Task", "delegate"),
     ("Agent", "delegate"),
 ];
-
-/// The tool of a producer that lets its agents write code: it comes with the run, and not from its parent's tools.
-const EXECUTE_CODE: &str = "execute_code";
 
 /// The longest name that is quoted, in bytes.
 const QUOTED_BYTES: usize = 100;

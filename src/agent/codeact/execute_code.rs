@@ -10,14 +10,12 @@ use super::catalogue::search;
 use super::finish::check;
 use super::observation::Observation;
 use super::prompt;
+use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{
     Ask, Bridge, GuestLimits, Hands, HostError, Played, Program, Sandbox, Surface, read_json,
 };
 use crate::model::ToolSpec;
 use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
-
-/// The tool's name.
-pub const EXECUTE_CODE: &str = "execute_code";
 
 /// How often the same code may fail in the same way before the model is told to stop. From the original core.
 const REPEATED_FAILURES: u32 = 2;

@@ -6,8 +6,9 @@ use futures::StreamExt;
 use serde_json::{Map, Value};
 
 use super::catalogue::direct;
-use super::execute_code::{ActionLimits, EXECUTE_CODE, ExecuteCode};
+use super::execute_code::{ActionLimits, ExecuteCode};
 use super::prompt;
+use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{InProcess, Sandbox};
 use crate::agent::tool_loop::{LoopConfig, ToolLoop};
 use crate::context::{RunContext, RunSpec};

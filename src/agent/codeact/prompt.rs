@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::catalogue::describe;
 use super::execute_code::ActionLimits;
 use super::observation::{LOG_CHARS, RESULT_CHARS};
+use crate::agent::FINISH;
 use crate::tool::Toolset;
 
 /// What `execute_code` is, for the model.
@@ -17,9 +18,6 @@ const ACT: &str = include_str!("prompts/act.md");
 const FINISH_SCHEMA: &str = include_str!("prompts/finish_schema.md");
 const FINISH_FREE: &str = include_str!("prompts/finish_free.md");
 const FINISH_TOOL: &str = include_str!("prompts/finish_tool.md");
-
-/// The tool with which a run reports that has one.
-const FINISH: &str = "finish";
 
 /// The system prompt: the caller's, then the contract of actions. The caller's cannot replace it.
 pub(super) fn system(
