@@ -29,7 +29,7 @@ pub use caller::{Announced, Caller, Made, NewCall};
 pub use context::ToolContext;
 pub use invoke::{Fatal, Invoked, invoke};
 #[cfg(feature = "codeact")]
-pub(crate) use policy::offered;
+pub(crate) use policy::admitted;
 pub use policy::{
     After, Before, Decided, Effect, Hook, HookResult, HookedCall, Hooks, Policy, Reach, Redirect, Rule,
     Ruling,

@@ -140,6 +140,11 @@ impl Toolset {
         self.filter(|tool| tool.access() != Access::Spawn)
     }
 
+    /// The view without tools that are of no use now.
+    pub(crate) fn without_idle(&self) -> Self {
+        self.filter(|tool| !tool.is_idle())
+    }
+
     /// The view of what a child may have: without tools that belong to one run.
     #[must_use]
     pub fn inheritable(&self) -> Self {

@@ -61,6 +61,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Whether there is nothing now that a call could be about: then it is not offered. Asked before each turn, so it has to be quick.
+    /// Default no.
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// Whether a child of the run may have it. Default yes; a tool that has state of one run says no.
     fn is_inheritable(&self) -> bool {
         true

@@ -95,6 +95,7 @@ async fn no_agents_are_none_and_no_error() {
     let message = "There is no agent \"a\". None is defined: a file agents/NAME.md would be one.";
     assert_eq!(answer(&played), json!({ "error": "unknown_agent", "message": message }));
     assert_eq!(played.model.requests()[0].system, None);
+    assert!(!played.model.offered("work").contains(&"delegate".to_owned()));
 }
 
 #[test]

@@ -46,8 +46,7 @@ pub(super) fn direct(tools: &Toolset) -> Vec<String> {
 }
 
 /// The tools as the prompt has them.
-pub(super) fn describe(tools: &Toolset) -> String {
-    let direct = direct(tools);
+pub(super) fn describe(tools: &Toolset, direct: &[String]) -> String {
     let mut text = String::new();
     for spec in tools.specs().iter().filter(|spec| direct.contains(&spec.name)) {
         let _ = writeln!(text, "{}", signature(spec));

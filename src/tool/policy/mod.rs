@@ -13,7 +13,7 @@ mod verdict;
 
 pub(super) use gate::{Passed, forbidden, pass};
 pub use hooks::{Decided, Hook, HookResult, Hooks};
-pub(crate) use offered::offered;
+pub(crate) use offered::{admitted, offered};
 pub use reach::Reach;
 pub use rule::Rule;
 pub use rules::{Effect, Policy, Ruling};
