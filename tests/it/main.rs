@@ -143,3 +143,7 @@ mod random_trees;
 
 // Other situations of the catalogue that touch only these rooms.
 mod scenarios;
+
+// What an agent with all tools is told.
+#[cfg(all(feature = "catalogue", feature = "codeact", feature = "workspace"))]
+mod prompts;

@@ -90,8 +90,12 @@ impl Workspace {
         K: Fn(&Map<String, Value>) -> Option<String> + Send + Sync + 'static,
         F: Fn(&Workspace, &A, &dyn Fn() -> bool) -> ToolReply + Send + Sync + 'static,
     {
-        let spec =
-            ToolSpec { name: name.into(), description: description.into(), parameters: parameters_of::<A>() };
+        let mut parameters = parameters_of::<A>();
+        // It says no more than that they are the arguments of the tool.
+        if let Some(schema) = parameters.as_object_mut() {
+            schema.remove("description");
+        }
+        let spec = ToolSpec { name: name.into(), description: description.into(), parameters };
         let run =
             Arc::new(move |workspace: &Workspace, args: Map<String, Value>, stop: &dyn Fn() -> bool| {
                 parse_arguments::<A>(args)
