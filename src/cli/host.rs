@@ -20,7 +20,7 @@ use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
 use crate::agent::script::PlanOrchestrationScript;
 use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
-use crate::catalogue::{Catalogue, Delegate, Spawner};
+use crate::catalogue::{Catalogue, Delegate, Finish, Spawner};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
 use crate::error::{ErrorKind, Result};
 use crate::forward::RootRun;
@@ -101,7 +101,7 @@ impl Host {
         let tools = toolset(options, &spawner, &sandbox).map_err(text)?;
         let rules = options.rules.iter().cloned();
         let policy = rules.fold(Policy::default(), |policy, (effect, rule)| policy.with(effect, rule));
-        let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+        let names: Vec<&str> = tools.names().chain([EXECUTE_CODE, Finish::NAME]).collect();
         if let Some(unknown) = policy.rules().find(|rule| !names.iter().any(|name| rule.speaks_of(name))) {
             return Err(format!(
                 "--allow/--ask/--deny: there is no tool {:?}; the tools are: {}",

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::context::ToolContext;
 use super::invoke::{Invoked, invoke};
-use super::policy::offered;
+use super::policy::{admitted, offered};
 use super::reply::ToolReply;
 use super::runtime::AgentRuntime;
 use super::toolset::Toolset;
@@ -118,6 +118,11 @@ impl Caller {
     #[must_use]
     pub fn offered(&self) -> Toolset {
         offered(&self.tools, &self.run, &self.runtime.policy)
+    }
+
+    /// As [`Caller::offered`], with the tools that are of no use now, but may be later.
+    pub(crate) fn admitted(&self) -> Toolset {
+        admitted(&self.tools, &self.run, &self.runtime.policy)
     }
 
     /// What children inherit.

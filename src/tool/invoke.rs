@@ -70,24 +70,35 @@ pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx:
     let invoked = match args {
         // Boxed, since it is seldom and would make every call twice as large.
         Ok(args) if !cx.runtime().hooks.is_empty() => Box::pin(hooked(name, args, cx)).await,
-        args => once(name, args, cx).await,
+        args => once(name, args, cx).await.invoked,
     };
     Invoked { reply: capped(invoked.reply, cap), ..invoked }
 }
 
+/// A call that was made, or refused.
+pub(super) struct Once {
+    pub(super) invoked: Invoked,
+    /// The arguments that a person gave it in the place of its own; none if it was made with those.
+    pub(super) edited: Option<Arc<Map<String, Value>>>,
+}
+
+impl From<Invoked> for Once {
+    fn from(invoked: Invoked) -> Self {
+        Self { invoked, edited: None }
+    }
+}
+
 /// The call itself, without hooks.
-pub(super) async fn once(
-    name: &str,
-    args: Result<Map<String, Value>, ToolReply>,
-    cx: ToolContext,
-) -> Invoked {
+pub(super) async fn once(name: &str, args: Result<Map<String, Value>, ToolReply>, cx: ToolContext) -> Once {
     let tools = cx.tools().clone();
-    let Some(entry) = tools.entry(name) else { return Invoked::of(unknown(name, &cx)) };
-    let args = match admit(entry, args, &cx).await {
+    let Some(entry) = tools.entry(name) else { return Invoked::of(unknown(name, &cx)).into() };
+    let mut edited = None;
+    let args = match admit(entry, args, &cx, &mut edited).await {
         Ok(args) => args,
-        Err(reply) => return Invoked::of(reply),
+        Err(reply) => return Once { invoked: Invoked::of(reply), edited },
     };
     let run = cx.run().clone();
+    let cx = cx.calling(entry);
     let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| run.hold_grace());
     // A tool that panicked is not called again in this run: the run fails.
     let call = AssertUnwindSafe(async move { entry.tool.call(args, cx).await }).catch_unwind();
@@ -98,7 +109,7 @@ pub(super) async fn once(
         ended => ended,
     };
     drop(grace);
-    match ended {
+    let invoked = match ended {
         Ok(Ok(reply)) => Invoked::of(reply),
         Ok(Err(panic)) => {
             let text = panic_text(&*panic);
@@ -106,15 +117,17 @@ pub(super) async fn once(
             Invoked { reply, fatal: Some(Fatal::Panicked(text)) }
         }
         Err(_) => Invoked::of(ToolReply::error("cancelled", "the run was cancelled before this call ended")),
-    }
+    };
+    Once { invoked, edited }
 }
 
-/// The arguments that the call is made with. What is forbidden is refused before its arguments are looked at; nobody is asked about
+/// The arguments that the call is made with; `edited` holds them if a person gave them. What is forbidden is refused before its arguments are looked at; nobody is asked about
 /// a call that cannot be made.
 async fn admit(
     entry: &Arc<Entry>,
     args: Result<Map<String, Value>, ToolReply>,
     cx: &ToolContext,
+    edited: &mut Option<Arc<Map<String, Value>>>,
 ) -> Result<Map<String, Value>, ToolReply> {
     let tool = &*entry.tool;
     forbidden(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
@@ -123,11 +136,13 @@ async fn admit(
     match pass(tool, &args, cx).await? {
         Passed::AsIs => Ok(args),
         Passed::With(args) => {
+            // Also if they are refused: that is what the refusal is about.
+            let shared = edited.insert(Arc::new(args.clone()));
             forbidden(tool, &args, cx)?;
             let args = fitting(args)?;
             if !cx.runtime().hooks.is_empty() {
                 let tool = tool.spec().name.as_str().into();
-                let call = HookedCall { tool, args: Arc::new(args.clone()), run: cx.run().clone() };
+                let call = HookedCall { tool, args: Arc::clone(shared), run: cx.run().clone() };
                 // Boxed, since it is seldom.
                 Box::pin(pass_gates(&call, cx)).await?;
             }

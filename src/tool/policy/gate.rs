@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::rule::Rule;
 use super::rules::{Effect, Ruling, Subject};
-use crate::context::{Answer, AnsweredBy, Decision, Question};
+use crate::context::{Answer, AnsweredBy, Decision, Question, RunContext};
 use crate::id::RunId;
 use crate::tool::context::ToolContext;
 use crate::tool::reply::ToolReply;
@@ -32,11 +32,11 @@ struct Grant {
 }
 
 impl Grants {
-    fn covers(&self, about: &str, cx: &ToolContext) -> bool {
+    fn covers(&self, about: &str, of: &RunContext) -> bool {
         let grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         grants.iter().filter(|grant| &*grant.about == about).any(|grant| match &grant.run {
             None => true,
-            Some(run) => cx.run().record().lineage().any(|above| above.origin.run_id == *run),
+            Some(run) => of.record().lineage().any(|above| above.origin.run_id == *run),
         })
     }
 
@@ -87,22 +87,23 @@ pub(in crate::tool) async fn pass(
         Effect::Allow => Ok(Passed::AsIs),
         Effect::Deny => Err(denied_by(&ruling, tool)),
         Effect::Ask => {
-            let Some(about) = not_permitted(call, cx) else { return Ok(Passed::AsIs) };
+            let asking = cx.runtime().policy.asking(call);
+            let Some(about) = not_permitted(asking, &tool.spec().name, cx.run()) else {
+                return Ok(Passed::AsIs);
+            };
             // Boxed, since it is seldom and large.
             Box::pin(ask(tool, args, about, cx)).await
         }
     }
 }
 
-/// What a call is asked for that nobody has permitted for longer.
-fn not_permitted(call: Subject<'_>, cx: &ToolContext) -> Option<Arc<str>> {
-    let name = call.tool.spec().name.as_str();
+/// What a call of the tool `name` is asked for that nobody has permitted for longer.
+pub(super) fn not_permitted(asking: Vec<Option<&Rule>>, name: &str, run: &RunContext) -> Option<Arc<str>> {
     let about = |rule: Option<&Rule>| -> Arc<str> {
         rule.map_or_else(|| name.into(), |rule| format!("{name} by {rule}").into())
     };
-    let grants = cx.run().root().extension::<Grants>();
-    let mut asking = cx.runtime().policy.asking(call).into_iter().map(about);
-    asking.find(|about| !grants.covers(about, cx))
+    let grants = run.root().extension::<Grants>();
+    asking.into_iter().map(about).find(|about| !grants.covers(about, run))
 }
 
 fn of_rule(ruling: &Ruling) -> String {
