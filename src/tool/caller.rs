@@ -12,7 +12,7 @@ use super::runtime::AgentRuntime;
 use super::toolset::Toolset;
 use crate::context::RunContext;
 use crate::id::ToolCallId;
-use crate::message::{Extra, Timestamp, ToolCallUpdate, ToolResultUpdate};
+use crate::message::{Extra, MessageBody, Timestamp, ToolCallUpdate, ToolResultUpdate};
 use crate::stream::Emitter;
 
 /// What a run needs to call its tools. Every producer that calls tools does it through this, so that each call is in the log
@@ -43,7 +43,8 @@ pub struct NewCall {
 /// A call that is in the log and has no result yet.
 #[derive(Debug, Clone)]
 pub struct Announced {
-    update: ToolCallUpdate,
+    /// As it is in the log.
+    update: Arc<ToolCallUpdate>,
     since: Timestamp,
 }
 
@@ -137,7 +138,7 @@ impl Caller {
         let call_index = self.run.mint_call_index();
         let id =
             id.unwrap_or_else(|| ToolCallId::new(format!("call_{}_{call_index}", self.run.run_id().short())));
-        let update = ToolCallUpdate {
+        let update = Arc::new(ToolCallUpdate {
             tool_call_id: id,
             call_index,
             name,
@@ -145,8 +146,8 @@ impl Caller {
             message,
             via,
             extra: Extra::default(),
-        };
-        self.emit.send(update.clone()).await;
+        });
+        self.emit.send(MessageBody::ToolCallUpdate(Arc::clone(&update))).await;
         Announced { update, since: self.run.root().clock().now() }
     }
 
@@ -157,7 +158,7 @@ impl Caller {
     ///
     /// Dropping it ends the call as [`super::OnCancel::Drop`] says.
     pub async fn make(&self, call: Announced, args: Result<Map<String, Value>, ToolReply>) -> Made {
-        let cx = ToolContext::new(self.clone(), &call.update);
+        let cx = ToolContext::new(self.clone(), Arc::clone(&call.update));
         let invoked = invoke(&call.update.name, args, cx).await;
         Made { call, invoked }
     }
@@ -174,9 +175,9 @@ impl Caller {
             other => Map::from_iter([("result".to_owned(), other.clone())]),
         };
         let result = ToolResultUpdate {
-            tool_call_id: update.tool_call_id,
+            tool_call_id: update.tool_call_id.clone(),
             call_index: update.call_index,
-            name: update.name,
+            name: Arc::clone(&update.name),
             is_error: invoked.reply.is_error,
             result: Arc::new(result),
             duration_ms: self.run.root().clock().now().millis_since(since),

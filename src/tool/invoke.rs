@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::context::ToolContext;
 use super::hooked::{hooked, pass_gates};
-use super::policy::{HookedCall, Passed, forbidden, pass};
+use super::policy::{HookedCall, Passed, pass, ruled};
 use super::reply::ToolReply;
 use super::toolset::Entry;
 use super::traits::OnCancel;
@@ -117,13 +117,13 @@ async fn admit(
     cx: &ToolContext,
 ) -> Result<Map<String, Value>, ToolReply> {
     let tool = &*entry.tool;
-    forbidden(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
+    let ruling = ruled(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
     let fitting = |args| if tool.checks_arguments() { Ok(args) } else { entry.fitting(args) };
     let args = fitting(args?)?;
-    match pass(tool, &args, cx).await? {
+    match pass(ruling, tool, &args, cx).await? {
         Passed::AsIs => Ok(args),
         Passed::With(args) => {
-            forbidden(tool, &args, cx)?;
+            ruled(tool, &args, cx)?;
             let args = fitting(args)?;
             if !cx.runtime().hooks.is_empty() {
                 let tool = tool.spec().name.as_str().into();

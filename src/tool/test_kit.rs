@@ -82,7 +82,7 @@ impl Bench {
         let (slot, name) = (Arc::clone(&place), name.to_owned());
         let run = test.root().run(RunSpec::new("root", "work"), |cx| {
             SubAgentStream::generate(move |emit| async move {
-                let announced = ToolCallUpdate {
+                let announced = Arc::new(ToolCallUpdate {
                     tool_call_id: "call_0".into(),
                     call_index: cx.mint_call_index(),
                     name: name.as_str().into(),
@@ -90,9 +90,9 @@ impl Bench {
                     message: None,
                     via: None,
                     extra: Extra::default(),
-                };
-                emit.send(announced.clone()).await;
-                let cx = ToolContext::new(Caller::new(cx, emit, tools, Arc::new(runtime)), &announced);
+                });
+                emit.send(MessageBody::ToolCallUpdate(Arc::clone(&announced))).await;
+                let cx = ToolContext::new(Caller::new(cx, emit, tools, Arc::new(runtime)), announced);
                 let invoked = invoke(&name, args, cx).await;
                 *slot.lock().unwrap() = Some(invoked);
                 SubAgentOutcome::completed("called")

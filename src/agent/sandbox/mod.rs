@@ -15,6 +15,7 @@ mod guest;
 mod in_process;
 mod port;
 mod program;
+mod running;
 mod spin;
 mod surface;
 

@@ -48,14 +48,14 @@ impl Grants {
     }
 }
 
-/// Refuses what no person could permit.
-pub(in crate::tool) fn forbidden(
+/// What is to happen with a call; what no person could permit is refused.
+pub(in crate::tool) fn ruled(
     tool: &dyn Tool,
     args: &Map<String, Value>,
     cx: &ToolContext,
-) -> Result<(), ToolReply> {
+) -> Result<Ruling, ToolReply> {
     let ruling = cx.runtime().policy.ruling(Subject { tool, args, agents: &cx.run().agents() });
-    if ruling.effect == Effect::Deny { Err(denied_by(&ruling, tool)) } else { Ok(()) }
+    if ruling.effect == Effect::Deny { Err(denied_by(&ruling, tool)) } else { Ok(ruling) }
 }
 
 fn denied_by(ruling: &Ruling, tool: &dyn Tool) -> ToolReply {
@@ -70,23 +70,23 @@ fn denied_by(ruling: &Ruling, tool: &dyn Tool) -> ToolReply {
     refusal(text, AnsweredBy::Policy)
 }
 
-/// Lets a call pass, or refuses it with what the model reads. May wait for a person.
+/// Lets a call pass as it was ruled, or refuses it with what the model reads. May wait for a person.
 ///
 /// # Cancel safety
 ///
 /// Dropping it takes the question back.
 pub(in crate::tool) async fn pass(
+    ruling: Ruling,
     tool: &dyn Tool,
     args: &Map<String, Value>,
     cx: &ToolContext,
 ) -> Result<Passed, ToolReply> {
-    let agents = cx.run().agents();
-    let call = Subject { tool, args, agents: &agents };
-    let ruling = cx.runtime().policy.ruling(call);
     match ruling.effect {
         Effect::Allow => Ok(Passed::AsIs),
         Effect::Deny => Err(denied_by(&ruling, tool)),
         Effect::Ask => {
+            let agents = cx.run().agents();
+            let call = Subject { tool, args, agents: &agents };
             let Some(about) = not_permitted(call, cx) else { return Ok(Passed::AsIs) };
             // Boxed, since it is seldom and large.
             Box::pin(ask(tool, args, about, cx)).await

@@ -10,7 +10,7 @@ mod rule;
 mod rules;
 mod verdict;
 
-pub(super) use gate::{Passed, forbidden, pass};
+pub(super) use gate::{Passed, pass, ruled};
 pub use hooks::{Decided, Hook, HookResult, Hooks};
 pub(crate) use offered::offered;
 pub use rule::Rule;
