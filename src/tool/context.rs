@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-
 use super::caller::Caller;
 use super::runtime::AgentRuntime;
 use super::toolset::Toolset;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{AgentRuntime, Caller, Invoked, Job, Policy, Producer, ToolContext, ToolReply, Toolset, invoke};
 use crate::budget::TreeLimits;
 use crate::context::{Root, RunContext, RunSpec};
-use crate::message::{Chunk, Extra, ProcessingMessage, ToolCallUpdate};
+use crate::message::{Chunk, Extra, MessageBody, ProcessingMessage, ToolCallUpdate};
 use crate::model::{ChatModel, ChatRequest, ChatStream};
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
 
-use super::encode::{Encoder, decoded, encoder, line, passed, shown};
+use super::encode::{Encoder, PlainPrototype, decoded, encoder, line, passed, plain_prototype, shown};
 use super::port::{Ask, GuestEvent, HostReply};
 use super::program::{GuestLimits, Program, Surface};
 use super::surface::mentions;
@@ -95,8 +95,7 @@ impl Guest {
     /// Settles the promise of an ask.
     pub(super) fn settle<'js>(&self, ctx: &Ctx<'js>, reply: HostReply) -> Result<()> {
         self.let_go(reply.id);
-        let ask =
-            ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
+        let ask = ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
         let Some(Ok([resolve, reject, error])) = ask.map(<[Object<'js>; 3]>::try_from) else {
             return Ok(());
         };
@@ -232,6 +231,7 @@ pub(super) fn clear<'js>(ctx: &Ctx<'js>) {
     let _ = ctx.remove_userdata::<Unhandled<'js>>();
     let _ = ctx.remove_userdata::<Main<'js>>();
     let _ = ctx.remove_userdata::<Encoder<'js>>();
+    let _ = ctx.remove_userdata::<PlainPrototype<'js>>();
 }
 
 /// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`encode`] has it.
@@ -250,7 +250,8 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
     let fresh = ctx.store_userdata(Pending::<'js>::default()).is_ok()
         && ctx.store_userdata(Unhandled::<'js>::default()).is_ok()
         && ctx.store_userdata(Main::<'js>::default()).is_ok()
-        && ctx.store_userdata(encoder(ctx)?).is_ok();
+        && ctx.store_userdata(encoder(ctx)?).is_ok()
+        && ctx.store_userdata(plain_prototype(ctx)?).is_ok();
     if !fresh {
         return Err(rquickjs::Error::Allocation);
     }

@@ -33,7 +33,13 @@ impl Sandbox for InProcess {
             state: Mutex::new(state),
         });
         cell.wake_engine();
-        Box::new(InProcessSession { cell, look: Look::default(), heard: VecDeque::new(), replied: 0, is_busy: false })
+        Box::new(InProcessSession {
+            cell,
+            look: Look::default(),
+            heard: VecDeque::new(),
+            replied: 0,
+            is_busy: false,
+        })
     }
 }
 
