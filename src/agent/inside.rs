@@ -32,6 +32,11 @@ impl Inside {
         Self { cx, emit, runtime, turns: 0 }
     }
 
+    /// How many turns have ended.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns
+    }
+
     /// Runs a job to its end. Of its runtime only the model is not asked directly.
     ///
     /// # Cancel safety

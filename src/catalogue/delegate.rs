@@ -21,7 +21,7 @@ const MAX_SECONDS: f64 = 365.0 * 24.0 * 3600.0;
 ///
 /// It answers with a [`Record`](super::Record); what cannot begin is an error, with the codes of [`Spawner::start`] and
 /// `invalid_timeout`. Several calls of one turn work at the same time. A run that has it is told before each of its turns which
-/// agents there are: a file that comes is there at once.
+/// agents there are: a file that comes is there at once. While there is none, the tool is not offered.
 ///
 /// # Examples
 ///
@@ -125,6 +125,11 @@ impl Tool for Delegate {
 
     fn access(&self) -> Access {
         Access::Spawn
+    }
+
+    /// Where no agent is defined there is none to delegate to.
+    fn is_idle(&self) -> bool {
+        self.spawner.definitions().definitions.is_empty()
     }
 
     /// With codes that say what is missing.

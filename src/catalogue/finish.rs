@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::record::RunStatus;
+use crate::agent::FINISH;
 use crate::message::cap_text;
 use crate::model::ToolSpec;
 use crate::tool::{Schema, Tool, ToolContext, ToolReply};
@@ -41,7 +42,7 @@ pub(super) struct Report {
 
 impl Finish {
     /// The name of the tool.
-    pub const NAME: &str = "finish";
+    pub const NAME: &str = FINISH;
 
     /// Of a run whose result has to satisfy this schema, if it has one; and where its word is kept.
     pub(super) fn new(schema: Option<Schema>) -> (Self, Said) {
@@ -167,6 +168,11 @@ impl Tool for Finish {
 
     /// With codes that say what is missing.
     fn checks_arguments(&self) -> bool {
+        true
+    }
+
+    /// Without it no run could say how it ended.
+    fn is_answer(&self) -> bool {
         true
     }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::definition::Definition;
 use super::finish::Finish;
 use super::front::nearest;
+use super::notices::tell;
+use crate::agent::EXECUTE_CODE;
 use crate::message::cap_text;
-use crate::tool::{Policy, Toolset};
+use crate::tool::{Caller, Policy, Toolset};
 
 /// Names of tools in files that were written for other programs, and ours that stand for them.
 pub const COUNTERPARTS: [(&str, &str); 9] = [
@@ -20,9 +22,6 @@ pub const COUNTERPARTS: [(&str, &str); 9] = [
     ("Task", "delegate"),
     ("Agent", "delegate"),
 ];
-
-/// The tool of a producer that lets its agents write code: it comes with the run, and not from its parent's tools.
-const EXECUTE_CODE: &str = "execute_code";
 
 /// The longest name that is quoted, in bytes.
 const QUOTED_BYTES: usize = 100;
@@ -68,6 +67,13 @@ impl Grant {
         }
         grant.tools = Some(known);
         Ok(grant)
+    }
+
+    /// Tells, in the log of the run that calls, what grants or denies nothing.
+    pub(super) async fn tell_problems(&self, definition: &Definition, caller: &Caller) {
+        for problem in &self.problems {
+            tell(format!("{}: {problem}", definition.path.display()), caller).await;
+        }
     }
 
     /// What it takes away from what the parent of a run may do; none is nothing.

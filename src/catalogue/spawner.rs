@@ -198,9 +198,7 @@ impl Spawner {
         let grant = Grant::of(&definition, &tools).map_err(|text| {
             ToolReply::error("unknown_tools", format!("{}: {text}.", definition.path.display()))
         })?;
-        for problem in &grant.problems {
-            tell(format!("{}: {problem}", definition.path.display()), parent).await;
-        }
+        grant.tell_problems(&definition, parent).await;
         let policy = grant.policy(&definition.name);
         if let Some(names) = &grant.tools
             && !names.is_empty()
@@ -213,13 +211,7 @@ impl Spawner {
             );
             return Err(ToolReply::error("no_tools", text));
         }
-        let model = match self.model(&definition, parent.runtime().model.name()) {
-            Ok(model) => model,
-            Err(problem) => {
-                tell(problem, parent).await;
-                None
-            }
-        };
+        let model = self.model_or_tell(&definition, parent).await;
         let (run, said) = self.run_of(&definition, task, request.timeout)?;
         let run = SubAgentRun { model, policy, ..run };
         let birth = Birth { noun: NOUN, scope: Scope::Foreground, call };
@@ -262,12 +254,27 @@ impl Spawner {
         Ok((run, said))
     }
 
+    /// The model that the definition asks for; none is its parent's, also where it cannot be had, which is told in the parent's log.
+    pub(super) async fn model_or_tell(
+        &self,
+        definition: &Definition,
+        parent: &Caller,
+    ) -> Option<Arc<dyn ChatModel>> {
+        match self.model(definition, parent.runtime().model.name()) {
+            Ok(model) => model,
+            Err(problem) => {
+                tell(problem, parent).await;
+                None
+            }
+        }
+    }
+
     /// The model that the definition asks for; none is `own`, its parent's.
     ///
     /// # Errors
     ///
     /// Why it cannot be had, and that its parent's is used instead.
-    pub(super) fn model(
+    fn model(
         &self,
         definition: &Definition,
         own: &str,

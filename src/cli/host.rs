@@ -20,11 +20,11 @@ use crate::agent::sandbox::{ChildProcess, InProcess, Sandbox};
 use crate::agent::script::PlanOrchestrationScript;
 use crate::agent::{Agent, Detached, RunSearch, RunSubtask};
 use crate::budget::{RunLimits, TreeLimits};
-use crate::catalogue::{Catalogue, Delegate, Spawner};
+use crate::catalogue::{Catalogue, Delegate, Finish, Spawner};
 use crate::context::{BackgroundPolicy, Root, RootBuilder};
 use crate::error::{ErrorKind, Result};
 use crate::forward::RootRun;
-use crate::model::{ChatModel, OfflineModel, ProviderModel, ProviderName, Script, ScriptModel};
+use crate::model::{ChatModel, Gates, OfflineModel, ProviderModel, ProviderName, Script, ScriptModel};
 use crate::outcome::SubAgentOutcome;
 use crate::tool::workspace::Workspace;
 use crate::tool::{AskUser, Policy, Producer, Toolset, chaos, shared};
@@ -86,7 +86,8 @@ impl Host {
 
     fn new(options: &HostOptions) -> std::result::Result<Self, String> {
         let text = |error: crate::error::Error| error.to_string();
-        let model = model(&options.model).map_err(text)?;
+        let gates = Gates::default();
+        let model = model(&options.model, &gates).map_err(text)?;
         let sandbox: Arc<dyn Sandbox> = match options.sandbox {
             SandboxKind::InProcess => Arc::new(InProcess),
             SandboxKind::Process => {
@@ -96,11 +97,11 @@ impl Host {
                 Arc::new(ChildProcess::new(program, ["sandbox"]))
             }
         };
-        let spawner = spawner(options);
+        let spawner = spawner(options, gates);
         let tools = toolset(options, &spawner, &sandbox).map_err(text)?;
         let rules = options.rules.iter().cloned();
         let policy = rules.fold(Policy::default(), |policy, (effect, rule)| policy.with(effect, rule));
-        let names: Vec<&str> = tools.names().chain([EXECUTE_CODE]).collect();
+        let names: Vec<&str> = tools.names().chain([EXECUTE_CODE, Finish::NAME]).collect();
         if let Some(unknown) = policy.rules().find(|rule| !names.iter().any(|name| rule.speaks_of(name))) {
             return Err(format!(
                 "--allow/--ask/--deny: there is no tool {:?}; the tools are: {}",
@@ -142,12 +143,12 @@ impl Host {
 }
 
 /// The model of a choice. Nothing is sent yet; what is missing, such as a key, is said now.
-fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
+fn model(choice: &ModelChoice, gates: &Gates) -> Result<Arc<dyn ChatModel>> {
     Ok(match choice {
         ModelChoice::Offline => Arc::new(OfflineModel::new()),
         ModelChoice::Script(path) => Arc::new(ScriptModel::new(Script::load(path)?)),
         ModelChoice::Provider { name, base_url } => {
-            let mut builder = ProviderModel::builder(name.clone());
+            let mut builder = ProviderModel::builder(name.clone()).gate(gates.of(name.provider()));
             if let Some(url) = base_url {
                 builder = builder.base_url(url);
             }
@@ -156,10 +157,10 @@ fn model(choice: &ModelChoice) -> Result<Arc<dyn ChatModel>> {
     })
 }
 
-fn spawner(options: &HostOptions) -> Spawner {
+fn spawner(options: &HostOptions, gates: Gates) -> Spawner {
     Spawner::new(Catalogue::standard(options.agents.iter().cloned(), &options.workspace))
         .preamble(Spawner::WORKSPACE_PREAMBLE)
-        .models(models(options.model.clone()))
+        .models(models(options.model.clone(), gates))
 }
 
 fn planner(spawner: &Spawner) -> GraphPlanner {
@@ -186,7 +187,10 @@ pub(super) fn tools_of(workspace: &Path, spawner: &Spawner, sandbox: &Arc<dyn Sa
 }
 
 /// The models that definitions may ask for. Where no provider was asked for, a file of a workspace does not make one be asked.
-fn models(host: ModelChoice) -> impl Fn(&str) -> Result<Arc<dyn ChatModel>> + Send + Sync + 'static {
+fn models(
+    host: ModelChoice,
+    gates: Gates,
+) -> impl Fn(&str) -> Result<Arc<dyn ChatModel>> + Send + Sync + 'static {
     move |asked: &str| {
         let fail = |reason: &str| -> crate::error::Error {
             ErrorKind::Model { name: asked.to_owned(), reason: reason.to_owned() }.into()
@@ -196,7 +200,7 @@ fn models(host: ModelChoice) -> impl Fn(&str) -> Result<Arc<dyn ChatModel>> + Se
         };
         let name: ProviderName = asked.parse().map_err(|_| fail("models are named PROVIDER:MODEL"))?;
         let base_url = base_url.clone().filter(|_| name.provider() == own.provider());
-        model(&ModelChoice::Provider { name, base_url })
+        model(&ModelChoice::Provider { name, base_url }, &gates)
     }
 }
 
@@ -294,4 +298,25 @@ fn tell(outcome: &SubAgentOutcome, display: Display, streams: Streams) -> ExitSt
         }
     }
     ExitStatus::from(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn c40_all_models_of_a_provider_wait_at_one_gate() {
+        let gates = Gates::default();
+        let choice = ModelChoice::Provider {
+            name: "openai:a".parse().unwrap(),
+            base_url: Some("http://127.0.0.1:9/v1".to_owned()),
+        };
+        let own = model(&choice, &gates).unwrap();
+        let resolve = models(choice, gates.clone());
+        let (same, other) = (resolve("openai:b").unwrap(), resolve("ollama:c").unwrap());
+        gates.of("openai").shut(Duration::from_mins(1));
+        assert!(own.pause().is_some() && same.pause().is_some() && other.pause().is_none());
+    }
 }

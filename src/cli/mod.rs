@@ -25,6 +25,7 @@ mod outlet;
 mod output;
 mod panics;
 mod plan;
+mod read;
 mod replay;
 mod run;
 mod save;

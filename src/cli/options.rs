@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, SandboxKind, ToolSet};
+use super::read::read_text;
 use crate::budget::Limit;
 use crate::model::ProviderName;
 use crate::tool::{Effect, Rule};
@@ -232,6 +233,9 @@ pub(super) fn directory(flag: &'static str, path: &Path) -> Result<PathBuf, Usag
     Ok(directory)
 }
 
+/// The longest schema, in bytes: it is sent to the model.
+const SCHEMA_BYTES: u64 = 1 << 20;
+
 fn schema(path: &Path) -> Result<Value, UsageError> {
     let fail = |what: String, fix: &str| UsageError {
         flag: "--schema",
@@ -239,8 +243,8 @@ fn schema(path: &Path) -> Result<Value, UsageError> {
         what,
         fix: fix.into(),
     };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| fail(error.to_string(), "name a file that can be read"))?;
+    let text =
+        read_text(path, SCHEMA_BYTES, false).map_err(|unreadable| fail(unreadable.what, unreadable.fix))?;
     let schema: Value = serde_json::from_str(&text)
         .map_err(|error| fail(format!("not JSON: {error}"), "write a JSON schema into it"))?;
     jsonschema::validator_for(&schema)

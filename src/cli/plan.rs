@@ -9,6 +9,7 @@ use super::host::Host;
 use super::log_file::{LogLine, open_log};
 use super::options::{HostOptions, UsageError};
 use super::output::complain;
+use super::read::read_text;
 use super::save::save;
 use crate::agent::Agent;
 use crate::agent::planner::{
@@ -70,15 +71,8 @@ impl TryFrom<PlanArgs> for PlanOptions {
 
 fn read_graph(path: &Path) -> Result<GivenGraph, UsageError> {
     let fail = |what: String, fix: &str| UsageError::of_file("--graph", path, what, fix);
-    let size = std::fs::metadata(path).map(|metadata| metadata.len());
-    let unreadable = |error: std::io::Error| fail(error.to_string(), "name a file that can be read");
-    if size.map_err(unreadable)? > WorkflowGraph::TEXT_BYTES as u64 {
-        return Err(fail(
-            format!("more than {} bytes", WorkflowGraph::TEXT_BYTES),
-            "name the file of a graph",
-        ));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let text = read_text(path, WorkflowGraph::TEXT_BYTES as u64, false)
+        .map_err(|unreadable| fail(unreadable.what, unreadable.fix))?;
     let fix = "write {\"nodes\": [{\"id\", \"agent\" or \"tool\", \"prompt\" or \"args\"}], \"edges\": [{\"from\", \"to\"}]}";
     let graph = WorkflowGraph::parse(&text).map_err(|error| fail(format!("not a graph: {error}"), fix))?;
     Ok(GivenGraph { graph, path: path.to_owned(), text: Some(text), title: None })

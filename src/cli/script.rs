@@ -1,6 +1,5 @@
 //! `anabranch script`: a file of JavaScript that orchestrates agents.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,8 +9,10 @@ use serde_json::{Map, Value};
 use super::args::ScriptArgs;
 use super::host::Host;
 use super::options::{HostOptions, UsageError};
+use super::read::read_text;
 use crate::agent::Agent;
 use crate::agent::script::{ScriptLimits, ScriptRun, check_script};
+use crate::error::ErrorKind;
 
 /// The longest script, in bytes: no person writes a longer one, and a file by mistake is most often longer.
 const MAX_BYTES: u64 = 1 << 20;
@@ -50,22 +51,24 @@ impl TryFrom<ScriptArgs> for ScriptOptions {
 
 fn read(path: &Path) -> Result<String, UsageError> {
     let fail = |what: String, fix: &str| UsageError::of_file("FILE", path, what, fix);
-    let unreadable =
-        |error: std::io::Error| fail(error.to_string(), "name a file of JavaScript that can be read");
-    let mut bytes = Vec::new();
-    let source: Box<dyn Read> = match path.to_str() {
-        Some("-") => Box::new(std::io::stdin().lock()),
-        _ => Box::new(std::fs::File::open(path).map_err(unreadable)?),
+    let text =
+        read_text(path, MAX_BYTES, true).map_err(|unreadable| fail(unreadable.what, unreadable.fix))?;
+    // The first line may say what runs it. As a comment it keeps its place.
+    let code = match text.strip_prefix("#!") {
+        Some(rest) => format!("//{rest}"),
+        None => text,
     };
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(fail(format!("more than {MAX_BYTES} bytes"), "name the file of a script"));
-    }
-    let code = String::from_utf8(bytes).map_err(|error| fail(error.to_string(), "save it as UTF-8"))?;
-    match check_script(&code, path) {
-        Ok(()) => Ok(code),
-        Err(error) => Err(fail(error.to_string(), "mend the script")),
-    }
+    let Err(error) = check_script(&code, path) else { return Ok(code) };
+    let what = match error.kind() {
+        // On one line, where a caret would point at nothing.
+        ErrorKind::Script { at, reason, .. } => {
+            let mut lines = reason.lines().map(str::trim).filter(|line| *line != "^");
+            let (reason, excerpt) = (lines.next().unwrap_or_default(), lines.next());
+            excerpt.map_or_else(|| format!("at {at}: {reason}"), |line| format!("at {at}: {reason} ({line})"))
+        }
+        _ => error.to_string(),
+    };
+    Err(fail(what, "mend the script"))
 }
 
 /// Runs a script.

@@ -1,5 +1,6 @@
 //! One gate for all runs that ask the same provider: when it says "too many requests", everybody waits.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +42,22 @@ impl Gate {
         let until = Instant::now() + pause.min(MAX_PAUSE);
         let mut open_at = self.open_at.lock().unwrap_or_else(PoisonError::into_inner);
         *open_at = Some(open_at.map_or(until, |before| before.max(until)));
+    }
+}
+
+/// The gates of providers, by name: all models of one provider share one. Clones are the same gates.
+#[derive(Debug, Clone, Default)]
+pub struct Gates {
+    /// Locked for a look.
+    gates: Arc<Mutex<HashMap<String, Gate>>>,
+}
+
+impl Gates {
+    /// The gate of this provider.
+    #[must_use]
+    pub fn of(&self, provider: &str) -> Gate {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.entry(provider.to_owned()).or_default().clone()
     }
 }
 

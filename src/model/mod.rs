@@ -14,7 +14,7 @@ pub use chat::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, RunLabel,
     ToolChoice, ToolRequest, ToolSpec,
 };
-pub use gate::{Gate, Gated};
+pub use gate::{Gate, Gated, Gates};
 pub use offline::OfflineModel;
 #[cfg(feature = "providers")]
 pub use provider::{ProviderModel, ProviderName};

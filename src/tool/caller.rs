@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use super::context::ToolContext;
 use super::invoke::{Invoked, invoke};
-use super::policy::offered;
+use super::policy::{admitted, offered};
 use super::reply::ToolReply;
 use super::runtime::AgentRuntime;
 use super::toolset::Toolset;
@@ -121,6 +122,11 @@ impl Caller {
         offered(&self.tools, &self.run, &self.runtime.policy)
     }
 
+    /// As [`Caller::offered`], with the tools that are of no use now, but may be later.
+    pub(crate) fn admitted(&self) -> Toolset {
+        admitted(&self.tools, &self.run, &self.runtime.policy)
+    }
+
     /// What children inherit.
     #[must_use]
     pub fn runtime(&self) -> &Arc<AgentRuntime> {
@@ -157,10 +163,13 @@ impl Caller {
     /// # Cancel safety
     ///
     /// Dropping it ends the call as [`super::OnCancel::Drop`] says.
-    pub async fn make(&self, call: Announced, args: Result<Map<String, Value>, ToolReply>) -> Made {
+    pub fn make(
+        &self,
+        call: Announced,
+        args: Result<Map<String, Value>, ToolReply>,
+    ) -> impl Future<Output = Made> + Send + 'static {
         let cx = ToolContext::new(self.clone(), Arc::clone(&call.update));
-        let invoked = invoke(&call.update.name, args, cx).await;
-        Made { call, invoked }
+        invoke(Arc::clone(&call.update.name), args, cx).map(|invoked| Made { call, invoked })
     }
 
     /// Says the result of a call.

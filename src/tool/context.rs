@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::caller::Caller;
+use super::policy::Reach;
 use super::runtime::AgentRuntime;
-use super::toolset::Toolset;
+use super::toolset::{Entry, Toolset};
 use crate::cancel::Cancelled;
 use crate::context::RunContext;
 use crate::id::ToolCallId;
@@ -16,13 +19,20 @@ pub struct ToolContext {
     caller: Caller,
     /// As it was announced.
     call: Arc<ToolCallUpdate>,
+    /// What is called, once that is known: the hooks may have chosen another tool than the one that was announced.
+    called: Option<Arc<Entry>>,
 }
 
 impl ToolContext {
     /// The context of the call that `announced` announces.
     #[must_use]
     pub fn new(caller: Caller, announced: Arc<ToolCallUpdate>) -> Self {
-        Self { caller, call: announced }
+        Self { caller, call: announced, called: None }
+    }
+
+    /// The same context, for a call of this tool.
+    pub(super) fn calling(self, entry: &Arc<Entry>) -> Self {
+        Self { called: Some(Arc::clone(entry)), ..self }
     }
 
     /// The run that calls.
@@ -53,6 +63,14 @@ impl ToolContext {
     #[must_use]
     pub fn runtime(&self) -> &Arc<AgentRuntime> {
         self.caller.runtime()
+    }
+
+    /// What the rules let this call, with these arguments, show of what it comes upon: for a tool that goes through many places, of
+    /// which its argument `key` names but the first. What it does not cover a tool leaves out, and says how many there were. None if
+    /// no rule looks at that argument: then there is nothing to leave out.
+    #[must_use]
+    pub fn reach(&self, args: &Map<String, Value>, key: &'static str) -> Option<Reach> {
+        Reach::of(&self.called.as_ref()?.tool, args, key, self.run(), self.runtime())
     }
 
     /// The provider's label of the call.

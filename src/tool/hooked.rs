@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::context::ToolContext;
-use super::invoke::{Invoked, once};
+use super::invoke::{Invoked, Once, once};
 use super::policy::{After, Before, Decided, HookedCall, Redirect};
 use super::reply::ToolReply;
 use crate::message::{MessageBody, Severity};
@@ -35,14 +35,18 @@ pub(super) async fn hooked(name: &str, args: Map<String, Value>, cx: ToolContext
         }
         Before::Abort { reason } => return aborted(&cx, &by, reason).await,
     }
-    let (invoked, took) = make(&call, &cx).await;
+    let (invoked, took) = make(&mut call, &cx).await;
     look_back(call, invoked, took, cx, true).await
 }
 
-async fn make(call: &HookedCall, cx: &ToolContext) -> (Invoked, Duration) {
+/// Makes the call, which is then the one that was made: with the arguments that a person gave it, if one did.
+async fn make(call: &mut HookedCall, cx: &ToolContext) -> (Invoked, Duration) {
     let clock = cx.run().root().clock();
     let since = clock.now();
-    let invoked = once(&call.tool, Ok(Map::clone(&call.args)), cx.clone()).await;
+    let Once { invoked, edited } = once(Arc::clone(&call.tool), Ok(Map::clone(&call.args)), cx.clone()).await;
+    if let Some(args) = edited {
+        call.args = args;
+    }
     (invoked, clock.now().since(since))
 }
 
@@ -81,7 +85,7 @@ async fn look_back(
                 if let Err(abort) = pass_gates(&call, &cx).await {
                     return Invoked::of(abort);
                 }
-                (invoked, took) = make(&call, &cx).await;
+                (invoked, took) = make(&mut call, &cx).await;
             }
         }
     }

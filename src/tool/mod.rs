@@ -29,9 +29,10 @@ pub use caller::{Announced, Caller, Made, NewCall};
 pub use context::ToolContext;
 pub use invoke::{Fatal, Invoked, invoke};
 #[cfg(feature = "codeact")]
-pub(crate) use policy::offered;
+pub(crate) use policy::admitted;
 pub use policy::{
-    After, Before, Decided, Effect, Hook, HookResult, HookedCall, Hooks, Policy, Redirect, Rule, Ruling,
+    After, Before, Decided, Effect, Hook, HookResult, HookedCall, Hooks, Policy, Reach, Redirect, Rule,
+    Ruling,
 };
 pub use reply::ToolReply;
 pub use runtime::{AgentRuntime, Job, Producer};

@@ -93,7 +93,7 @@ impl Bench {
                 });
                 emit.send(MessageBody::ToolCallUpdate(Arc::clone(&announced))).await;
                 let cx = ToolContext::new(Caller::new(cx, emit, tools, Arc::new(runtime)), announced);
-                let invoked = invoke(&name, args, cx).await;
+                let invoked = invoke(name.as_str().into(), args, cx).await;
                 *slot.lock().unwrap() = Some(invoked);
                 SubAgentOutcome::completed("called")
             })

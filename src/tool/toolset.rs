@@ -32,6 +32,12 @@ pub(super) struct Entry {
     pub(super) schema: Schema,
 }
 
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.spec.name)
+    }
+}
+
 impl Entry {
     /// The arguments, if they satisfy the tool's schema.
     pub(super) fn fitting(
@@ -132,6 +138,11 @@ impl Toolset {
     #[must_use]
     pub fn without_spawning(&self) -> Self {
         self.filter(|tool| tool.access() != Access::Spawn)
+    }
+
+    /// The view without tools that are of no use now.
+    pub(crate) fn without_idle(&self) -> Self {
+        self.filter(|tool| !tool.is_idle())
     }
 
     /// The view of what a child may have: without tools that belong to one run.

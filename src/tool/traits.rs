@@ -61,9 +61,21 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Whether there is nothing now that a call could be about: then it is not offered. Asked before each turn, so it has to be quick.
+    /// Default no.
+    fn is_idle(&self) -> bool {
+        false
+    }
+
     /// Whether a child of the run may have it. Default yes; a tool that has state of one run says no.
     fn is_inheritable(&self) -> bool {
         true
+    }
+
+    /// Whether it is how an agent gives its answer. Without it the agent could not end as it should, so a rule speaks of it only by its
+    /// own name, and not by a pattern that fits every tool of an agent. Default no.
+    fn is_answer(&self) -> bool {
+        false
     }
 
     /// What a model is told of it besides its description, where that changes: asked before each turn of a run that is offered the

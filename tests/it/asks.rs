@@ -417,20 +417,23 @@ async fn an_action_may_wait_for_a_person_longer_than_it_may_run() {
     assert_eq!(observation["result"], json!("slept 1 ms"), "{observation}");
 }
 
-/// Code that says of itself that it is risky is asked for, whatever it calls.
+/// Code that does not say of itself that it is harmless is asked for, whatever it calls.
 #[tokio::test]
 async fn risky_code_is_asked_for() {
-    let action = |risk: &str| {
+    let action = |risk: Value| {
         calls("execute_code", json!({ "title": "t", "risk": risk, "description": "d", "code": "return 7" }))
     };
-    let stage = |risk: &str| {
+    let stage = |risk: Value| {
         Stage::new(json!([{ "turns": [action(risk), says("done")] }])).produced_by(CodeAct::default())
     };
-    assert_eq!(decisions(&stage("low").play().await), [""; 0]);
-    assert_eq!(decisions(&stage("high").play().await), ["deny by nobody"]);
-    let played = stage("high").attended(vec![Reply::allow()]).await;
+    assert_eq!(decisions(&stage(json!("low")).play().await), [""; 0]);
+    for risk in [json!("high"), json!("LOW"), json!(0), Value::Null] {
+        let reply = results(&stage(risk).play().await.model.requests()[1])[0].to_owned();
+        assert!(reply.contains("execute_code with a high risk needs"), "{reply}");
+    }
+    let played = stage(json!("high")).attended(vec![Reply::allow()]).await;
     assert!(results(&played.model.requests()[1])[0].contains("7"));
-    let allowed = stage("high").policy(Policy::default().allow(["execute_code"])).play().await;
+    let allowed = stage(json!("high")).policy(Policy::default().allow(["execute_code"])).play().await;
     assert_eq!(decisions(&allowed), [""; 0]);
 }
 

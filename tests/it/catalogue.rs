@@ -95,6 +95,7 @@ async fn no_agents_are_none_and_no_error() {
     let message = "There is no agent \"a\". None is defined: a file agents/NAME.md would be one.";
     assert_eq!(answer(&played), json!({ "error": "unknown_agent", "message": message }));
     assert_eq!(played.model.requests()[0].system, None);
+    assert!(!played.model.offered("work").contains(&"delegate".to_owned()));
 }
 
 #[test]
@@ -231,6 +232,28 @@ async fn lists_only_narrow() {
     let denied = Policy::default().deny(["chaos_error"]);
     let played = agents.stage(one("a", json!([{ "text": "x" }]))).policy(denied).play().await;
     assert_eq!(played.model.offered("the task"), ["chaos_big", "finish"]);
+}
+
+/// An agent that may use no tool can still report; one that is denied by its name it has not.
+#[tokio::test(start_paused = true)]
+async fn all_tools_of_an_agent_are_denied_and_it_reports_all_the_same() {
+    let play = async |rule: &str| {
+        let agents = Agents::new(&[("reviewer", "")]);
+        let turns =
+            json!([calls("chaos_sleep", json!({ "ms": 1 })), finish("blocked", "no tools"), { "text": "x" }]);
+        let policy = Policy::default().with(Effect::Deny, rule.parse().unwrap());
+        agents.stage(one("reviewer", turns)).policy(policy).play().await
+    };
+    let played = play("reviewer:*").await;
+    assert_eq!(played.model.offered("the task"), ["finish"]);
+    assert!(results(&played.model.of("the task")[1])[0].contains("\"tool_denied\""));
+    assert_eq!(
+        (&answer(&played)["status"], &answer(&played)["summary"]),
+        (&json!("blocked"), &json!("no tools"))
+    );
+    let played = play("reviewer:finish").await;
+    assert!(!played.model.offered("the task").contains(&"finish".to_owned()));
+    assert_eq!(answer(&played)["status"], "stopped");
 }
 
 /// What is denied to an agent, or asked for, it cannot have another agent do.

@@ -1,5 +1,6 @@
 //! How delegated runs end: their time, their steps, their failures; and their whole logs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch::bus::Retain;
@@ -7,12 +8,14 @@ use anabranch::catalogue::{Delegate, session_log};
 use anabranch::context::Root;
 use anabranch::id::RunId;
 use anabranch::message::MessageBody;
+use anabranch::model::ChatRequest;
 use anabranch::testing::{TestRoot, timeline};
+use anabranch::tool::{ToolReply, tool_fn};
 use anabranch::{Agent, SubAgentOutcome};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::agents_kit::{Agents, answer, delegate, finish, one};
-use crate::stage::{Played, Recorder, all_tools, calls, delegates};
+use crate::stage::{Played, Recorder, Stage, all_tools, calls, delegates};
 
 /// What `run_started` of the delegated run says of its time, in milliseconds.
 fn time_given(played: &Played) -> Option<u64> {
@@ -207,4 +210,40 @@ async fn code_delegates_and_reports() {
         system.contains("call the tool `finish`") && !system.contains("answer in plain text"),
         "{system}"
     );
+}
+
+/// Where there is none, nothing can be delegated to; with the first file the tool is there, and gone with the last.
+#[tokio::test(start_paused = true)]
+async fn delegate_is_offered_while_there_is_somebody_to_delegate_to() {
+    for writes_code in [false, cfg!(feature = "codeact")] {
+        let agents = Arc::new(Agents::new(&[]));
+        agents.write("bad.md", "---\ndescription: d\n---\n");
+        let (adds, removes) = (Arc::clone(&agents), Arc::clone(&agents));
+        let add = tool_fn("add", "Adds a file.", move |_: Map<String, Value>, _| {
+            adds.add("a", "");
+            async { ToolReply::ok("added") }
+        });
+        let remove = tool_fn("remove", "Removes it.", move |_: Map<String, Value>, _| {
+            std::fs::remove_file(removes.path().join("a.md")).unwrap();
+            async { ToolReply::ok("removed") }
+        });
+        let script =
+            json!([{ "turns": [calls("add", json!({})), calls("remove", json!({})), { "text": "done" }] }]);
+        let stage = Stage::new(script);
+        #[cfg(not(feature = "codeact"))]
+        assert!(!writes_code);
+        #[cfg(feature = "codeact")]
+        let stage = if writes_code {
+            stage.produced_by(anabranch::agent::codeact::CodeAct::default())
+        } else {
+            stage
+        };
+        let played = stage.tools(agents.tools().with(add).unwrap().with(remove).unwrap()).play().await;
+        let requests = played.model.requests();
+        let offered = |request: &ChatRequest| request.tools.iter().any(|tool| tool.name == "delegate");
+        assert_eq!(requests.iter().map(offered).collect::<Vec<_>>(), [false, true, false]);
+        assert!(!requests[0].system.as_deref().unwrap_or_default().contains("delegate"));
+        // What is wrong with a file is told all the same.
+        assert!(played.timeline().contains("bad.md:3: it has no prompt"), "{}", played.timeline());
+    }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use anabranch::agent::ToolLoop;
 use anabranch::agent::planner::{CheckedGraph, GraphExecutor, GraphPlanner, WorkflowGraph};
+use anabranch::error::ErrorKind;
+use anabranch::model::ChatModel;
 use anabranch::testing::TestRoot;
 use anabranch::tool::{Policy, Producer};
 use anabranch::{Agent, SubAgentOutcome};
@@ -62,6 +64,45 @@ async fn a_node_is_what_its_file_says() {
     let last = results(look.last().unwrap());
     assert!(last[0].contains("slept") && last[1].contains("\"decision\":\"deny\""), "{last:?}");
     assert!(results(played.model.of("below").last().unwrap())[0].contains("\"decision\":\"deny\""));
+}
+
+/// A node whose model, or one of whose tools, cannot be had goes on without, and the graph's log says so: once in a tree, in the words
+/// in which it is said of an agent that is delegated to.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_cannot_have_is_told() {
+    let agents =
+        Agents::new(&[("a", "model: small\ntools: [chaos_sleep, chaos_bigg]"), ("b", "model: sonnet")]);
+    let small = Recorder::new(&json!([{ "turns": [{ "text": "small" }], "then": "repeat" }]));
+    let given = Arc::clone(&small);
+    let spawner = agents.spawner().models(move |name| match name {
+        "small" => Ok(Arc::<Recorder>::clone(&given) as Arc<dyn ChatModel>),
+        other => Err(ErrorKind::Model { name: other.to_owned(), reason: "not served here".into() }.into()),
+    });
+    let planner = GraphPlanner::new().with_agents_of(move |tools| spawner.node_agents(tools));
+    let node = |id: &str, agent: &str| json!({ "id": id, "agent": agent, "prompt": "Work." });
+    let graph = json!({
+        "nodes": [node("one", "a"), node("two", "b"), node("three", "b")],
+        "edges": [{ "from": "one", "to": "two" }, { "from": "two", "to": "three" }],
+    });
+    let graph = WorkflowGraph::parse(&graph.to_string()).unwrap();
+    let graph = CheckedGraph::check(graph, &planner.catalogue(&all_tools(), &Policy::default())).unwrap();
+    let played = play(graph, json!([{ "turns": [{ "text": "large" }], "then": "repeat" }])).await;
+    assert_eq!(played.outcome, SubAgentOutcome::completed("large"));
+    assert_eq!(
+        (small.of("one").len(), played.model.of("two").len(), played.model.of("three").len()),
+        (1, 1, 1)
+    );
+    let timeline = played.timeline().replace(&agents.path().display().to_string(), "…");
+    let told: Vec<&str> = timeline.lines().filter(|line| line.contains(" log ")).collect();
+    let expected = [
+        "root log warning \"…/a.md: there is no tool \\\"chaos_bigg\\\" here; did you mean chaos_big?\""
+            .to_owned(),
+        format!(
+            "root log warning \"…/b.md: the model \\\"sonnet\\\" cannot be had (unknown model \\\"sonnet\\\": not served here); {} is used instead\"",
+            played.model.name()
+        ),
+    ];
+    assert_eq!(told, expected, "{timeline}");
 }
 
 /// A file that is added, or mended, counts with the next plan.

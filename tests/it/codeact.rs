@@ -434,9 +434,10 @@ async fn ac65_ac67_of_many_tools_the_usual_ones_are_described_and_the_others_fou
         );
         tools = tools.with(tool).unwrap();
     }
-    let code = "const [hit] = await search_tools('scales 7', 1); return [hit.name, hit.signature, await tools[hit.name]()]";
+    let code = "const [hit] = await search_tools('scales 7', 1); return [hit.name, hit.signature, hit.description, await tools[hit.name]()]";
     let played = actions(&[code]).tools(tools).play().await;
-    let expected = json!(["special_7", "tools.special_7() // Weighs number 7 on the scales.", "weighed"]);
+    let expected =
+        json!(["special_7", "tools.special_7()", "Weighs number 7 on the scales. More.", "weighed"]);
     assert_eq!(observations(&played)[0]["result"], expected);
     let request = &played.model.requests()[0];
     let system = request.system.as_deref().unwrap();

@@ -265,6 +265,31 @@ async fn what_replaces_a_call_passes_the_gates_too() {
     }
 }
 
+/// Hooks look back on the call that was made: with the arguments of the person who changed them, whether it succeeded or not.
+#[tokio::test(start_paused = true)]
+async fn hooks_look_back_on_the_arguments_that_a_person_gave() {
+    let looks_back_on = |ms: Value| async move {
+        let looked = Arc::new(Mutex::new(Vec::new()));
+        let args_seen = Arc::clone(&looked);
+        let look = move |call: &HookedCall, _: &ToolReply| {
+            args_seen.lock().unwrap().push(Value::Object(Map::clone(&call.args)));
+            After::Continue
+        };
+        let (hooks, seen) = watch(go_on, look);
+        let asked = one_call("chaos_sleep", json!({ "ms": 1 }), hooks);
+        let edited = Reply::allow().with_args(args(json!({ "ms": ms })));
+        asked.policy(Policy::default().ask(["chaos_sleep"])).attended(vec![edited]).await;
+        let seen = seen.lock().unwrap().last().cloned().unwrap();
+        let looked = looked.lock().unwrap().clone();
+        (seen, looked)
+    };
+    let made = looks_back_on(json!(70)).await;
+    assert_eq!(made, ("after chaos_sleep slept 70 ms 70ms".to_owned(), vec![json!({ "ms": 70 })]));
+    let refused = looks_back_on(json!("long")).await;
+    assert_eq!(refused.0, "error chaos_sleep \"invalid_tool_arguments\"");
+    assert_eq!(refused.1, [json!({ "ms": "long" })]);
+}
+
 /// What is cancelled, and what panicked, is not given to hooks to mend.
 #[tokio::test(start_paused = true)]
 async fn hooks_do_not_outlive_a_cancel_or_a_panic() {

@@ -30,6 +30,8 @@ mod stage;
 mod agent;
 // Questions to a person, and rules that ask: from any depth, answered to exactly that call.
 mod asks;
+// Rules on the places that a call comes upon.
+mod reach;
 // Hooks around calls: skip, redirect, abort.
 mod hooks;
 
@@ -141,3 +143,7 @@ mod random_trees;
 
 // Other situations of the catalogue that touch only these rooms.
 mod scenarios;
+
+// What an agent with all tools is told.
+#[cfg(all(feature = "catalogue", feature = "codeact", feature = "workspace"))]
+mod prompts;

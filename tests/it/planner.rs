@@ -7,7 +7,7 @@ use anabranch::budget::{Limit, TreeLimits};
 use anabranch::message::MessageBody;
 use anabranch::model::{ChatModel, ChatRequest, ChatStream, OfflineModel};
 use anabranch::testing::{TestRoot, check_sub_agent};
-use anabranch::tool::{AgentRuntime, Job, Producer, Toolset};
+use anabranch::tool::{AgentRuntime, Effect, Job, Policy, Producer, Toolset};
 use anabranch::{Agent, SubAgentOutcome};
 use serde_json::{Value, json};
 
@@ -336,6 +336,19 @@ async fn ac57_create_plan_counts_and_carries_nothing_out() {
     // It may look, and change nothing.
     let offered = played.model.offered("find out");
     assert!(offered.contains(&"finish_plan".to_owned()) && !offered.contains(&"run_subtask".to_owned()));
+}
+
+/// Planners that may look at nothing can still hand in what they have.
+#[tokio::test(start_paused = true)]
+async fn all_tools_of_a_planner_are_denied_and_it_hands_in_its_plan() {
+    let policy = Policy::default().with(Effect::Deny, "plan*:*".parse().unwrap());
+    let turns = json!([turn(&[plan(json!([task("a", json!([]))]))])]);
+    let played = planning("create_plan", objective(), turns).policy(policy.clone()).play().await;
+    assert_eq!(result(&played)["task_count"], json!(1), "{}", played.timeline());
+    assert_eq!(played.model.offered("find out"), ["finish_plan"]);
+    let played =
+        planning("plan_workflow_graph", objective(), json!([{ "text": "x" }])).policy(policy).play().await;
+    assert_eq!(played.model.offered("find out"), ["finish_graph"]);
 }
 
 #[tokio::test(start_paused = true)]

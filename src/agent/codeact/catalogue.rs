@@ -1,4 +1,5 @@
-//! What an agent that writes code knows of its tools: a signature each, or, of many, their names and a search.
+//! What an agent that writes code knows of its tools: a signature each, or, of many, their names and a search. What those do that it is
+//! offered by themselves it reads there, and not here again.
 
 use std::fmt::Write as _;
 
@@ -36,9 +37,6 @@ const MAX_HITS: u64 = 25;
 /// How many properties of an argument a signature shows.
 const MAX_PROPERTIES: usize = 12;
 
-/// How much of a description stands beside a signature, in characters.
-const DESCRIPTION_CHARS: usize = 200;
-
 /// Which of the tools the model is offered by themselves.
 pub(super) fn direct(tools: &Toolset) -> Vec<String> {
     let all = tools.len() <= ALL_DESCRIBED;
@@ -46,8 +44,7 @@ pub(super) fn direct(tools: &Toolset) -> Vec<String> {
 }
 
 /// The tools as the prompt has them.
-pub(super) fn describe(tools: &Toolset) -> String {
-    let direct = direct(tools);
+pub(super) fn describe(tools: &Toolset, direct: &[String]) -> String {
     let mut text = String::new();
     for spec in tools.specs().iter().filter(|spec| direct.contains(&spec.name)) {
         let _ = writeln!(text, "{}", signature(spec));
@@ -73,12 +70,11 @@ pub(super) fn signature(spec: &ToolSpec) -> String {
     // A name that is no identifier is called by its key.
     let is_identifier = !name.contains('-') && !name.starts_with(|first: char| first.is_ascii_digit());
     let callee = if is_identifier { format!("tools.{name}") } else { format!("tools[{name:?}]") };
-    let description = spec.description.split_inclusive(". ").next().unwrap_or_default().trim();
     let args = match type_of(&spec.parameters, 0) {
         none if none == "{}" => String::new(),
         args => args,
     };
-    format!("{callee}({args}) // {}", crate::tree::cut(description, DESCRIPTION_CHARS))
+    format!("{callee}({args})")
 }
 
 /// A JSON schema in the words of the language.
@@ -133,8 +129,13 @@ fn object_type(schema: &Value, depth: usize) -> String {
     };
     let mut parts: Vec<String> = Vec::new();
     for (name, schema) in properties.iter().take(MAX_PROPERTIES) {
-        let mark = if required(name) { "" } else { "?" };
-        parts.push(format!("{name}{mark}: {}", type_of(schema, depth + 1)));
+        let kind = type_of(schema, depth + 1);
+        if required(name) {
+            parts.push(format!("{name}: {kind}"));
+        } else {
+            // What may be left out need not be null.
+            parts.push(format!("{name}?: {}", kind.strip_suffix(" | null").unwrap_or(&kind)));
+        }
     }
     if properties.len() > MAX_PROPERTIES {
         parts.push("…".to_owned());
@@ -197,9 +198,11 @@ mod tests {
         });
         assert_eq!(
             signature(&spec("read_file", "Reads a file. All of it.", parameters)),
-            "tools.read_file({path: string, lines?: number | null, how?: \"a\" | \"b\", all?: (string | number)[], deep?: {x: 1}, free?: any}) // Reads a file."
+            "tools.read_file({path: string, lines?: number, how?: \"a\" | \"b\", all?: (string | number)[], deep?: {x: 1}, free?: any})"
         );
         let empty = json!({ "type": "object", "properties": {} });
-        assert_eq!(signature(&spec("a-b", "Does it", empty)), "tools[\"a-b\"]() // Does it");
+        assert_eq!(signature(&spec("a-b", "Does it", empty)), "tools[\"a-b\"]()");
+        let nothing = json!({ "type": "object", "properties": { "x": { "type": ["string", "null"] } }, "required": ["x"] });
+        assert_eq!(signature(&spec("f", "Does it", nothing)), "tools.f({x: string | null})");
     }
 }

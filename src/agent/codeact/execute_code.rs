@@ -10,14 +10,12 @@ use super::catalogue::search;
 use super::finish::check;
 use super::observation::Observation;
 use super::prompt;
+use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{
     Ask, Bridge, GuestLimits, Hands, HostError, Played, Program, Sandbox, Surface, read_json,
 };
 use crate::model::ToolSpec;
 use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
-
-/// The tool's name.
-pub const EXECUTE_CODE: &str = "execute_code";
 
 /// How often the same code may fail in the same way before the model is told to stop. From the original core.
 const REPEATED_FAILURES: u32 = 2;
@@ -76,14 +74,14 @@ impl ExecuteCode {
         // Code runs no code: an action in an action would have its own time and its own calls.
         let tools = cx.tools().without(&[EXECUTE_CODE]);
         let caller = cx.caller().with_tools(tools);
+        let offered = caller.offered();
         let program = Program {
             code: code.to_owned(),
-            tools: caller.offered().names().map(str::to_owned).collect(),
+            tools: offered.names().map(str::to_owned).collect(),
             surface: Surface::Action,
             limits: GuestLimits { wall: self.limits.wall, ..self.limits.guest },
         };
-        let hands =
-            Action { tools: caller.offered(), schema: self.schema.as_ref(), finished: Mutex::new(None) };
+        let hands = Action { tools: offered, schema: self.schema.as_ref(), finished: Mutex::new(None) };
         let bridge = Bridge {
             caller: &caller,
             via: Some(cx.call_index()),
@@ -179,9 +177,10 @@ impl Tool for ExecuteCode {
         false
     }
 
-    /// As the model says.
+    /// High, unless the model says that it is low, or there is nothing to run.
     fn risk(&self, args: &Map<String, Value>) -> Risk {
-        if args.get("risk").and_then(Value::as_str) == Some("high") { Risk::High } else { Risk::Low }
+        let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("risk") == "low" || text("code").trim().is_empty() { Risk::Low } else { Risk::High }
     }
 
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
@@ -208,7 +207,7 @@ fn parameters() -> Value {
         "type": "object",
         "properties": {
             "title": { "type": "string", "description": "What the action does, in 3 to 8 words: shown to people." },
-            "risk": { "type": "string", "enum": ["low", "high"], "description": "`high` if it changes something outside that cannot be undone easily." },
+            "risk": { "type": "string", "enum": ["low", "high"], "description": "`low`, or `high` if it changes something outside that cannot be undone easily; what is not said to be `low` is `high`." },
             "description": { "type": "string", "description": "In plain words, what it changes; empty for `low`." },
             "code": { "type": "string", "description": "JavaScript, the body of an async function." },
         },

@@ -21,6 +21,10 @@ pub(super) fn check(text: &str, schema: Option<&Schema>) -> Result<Value, HostEr
         Ok(Value::Null) => {
             return refuse("missing_value", "the result is null: pass what the task asks for".to_owned());
         }
+        // An answer in prose that is blank is none. A schema says itself whether it takes one.
+        Ok(Value::String(text)) if schema.is_none() && text.trim().is_empty() => {
+            return refuse("missing_value", "the result is blank: pass what the task asks for".to_owned());
+        }
         Ok(value) => value,
         Err(error) => return refuse("missing_value", format!("the result is no JSON: {error}")),
     };
@@ -113,5 +117,8 @@ mod tests {
         }
         assert_eq!(check("\"[object Object]\"", None).unwrap_err().code.unwrap(), "coerced");
         assert_eq!(check("0", None).unwrap(), json!(0));
+        assert_eq!(check("\" \\n\"", None).unwrap_err().code.unwrap(), "missing_value");
+        let text = Schema::compile(Arc::new(json!({ "type": "string" })), "test").unwrap();
+        assert_eq!(check("\"\"", Some(&text)).unwrap(), json!(""));
     }
 }

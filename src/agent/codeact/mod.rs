@@ -11,5 +11,6 @@ mod observation;
 mod producer;
 mod prompt;
 
-pub use execute_code::{ActionLimits, EXECUTE_CODE};
+pub use super::names::EXECUTE_CODE;
+pub use execute_code::ActionLimits;
 pub use producer::CodeAct;

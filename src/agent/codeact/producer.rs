@@ -6,8 +6,9 @@ use futures::StreamExt;
 use serde_json::{Map, Value};
 
 use super::catalogue::direct;
-use super::execute_code::{ActionLimits, EXECUTE_CODE, ExecuteCode};
+use super::execute_code::{ActionLimits, ExecuteCode};
 use super::prompt;
+use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{InProcess, Sandbox};
 use crate::agent::tool_loop::{LoopConfig, ToolLoop};
 use crate::context::{RunContext, RunSpec};
@@ -77,15 +78,17 @@ impl CodeAct {
         let schema =
             job.output_schema.clone().map(|schema| Schema::compile(schema, "the result")).transpose()?;
         job.tools = job.tools.without(&[EXECUTE_CODE]);
-        let offered = crate::tool::offered(&job.tools, cx, &job.runtime.policy);
-        let mut names = direct(&offered);
-        names.push(EXECUTE_CODE.to_owned());
+        // A tool that is of no use now may be so in a later turn.
+        let admitted = crate::tool::admitted(&job.tools, cx, &job.runtime.policy);
+        let mut names = direct(&admitted);
         let system = prompt::system(
             job.system_prompt.as_deref(),
-            &offered,
+            &admitted.without_idle(),
+            &names,
             job.output_schema.as_deref(),
             &self.limits,
         );
+        names.push(EXECUTE_CODE.to_owned());
         job.system_prompt = Some(system.into());
         let tool = ExecuteCode::new(Arc::clone(&self.sandbox), self.limits, schema);
         job.tools = job.tools.with(tool)?;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::catalogue::describe;
 use super::execute_code::ActionLimits;
 use super::observation::{LOG_CHARS, RESULT_CHARS};
+use crate::agent::FINISH;
 use crate::tool::Toolset;
 
 /// What `execute_code` is, for the model.
@@ -18,13 +19,12 @@ const FINISH_SCHEMA: &str = include_str!("prompts/finish_schema.md");
 const FINISH_FREE: &str = include_str!("prompts/finish_free.md");
 const FINISH_TOOL: &str = include_str!("prompts/finish_tool.md");
 
-/// The tool with which a run reports that has one.
-const FINISH: &str = "finish";
-
-/// The system prompt: the caller's, then the contract of actions. The caller's cannot replace it.
+/// The system prompt: the caller's, then the contract of actions. The caller's cannot replace it. `direct` are the tools that the model
+/// is offered by themselves.
 pub(super) fn system(
     preamble: Option<&str>,
     tools: &Toolset,
+    direct: &[String],
     schema: Option<&Value>,
     limits: &ActionLimits,
 ) -> String {
@@ -42,7 +42,7 @@ pub(super) fn system(
         .replace("{calls}", &limits.max_calls.to_string())
         .replace("{completion}", completion.trim_end());
     let (before, after) = contract.split_once("{tools}").unwrap_or((&contract, ""));
-    let contract = format!("{before}{}{after}", describe(tools));
+    let contract = format!("{before}{}{after}", describe(tools, direct));
     match preamble {
         Some(preamble) => format!("{preamble}\n\n{contract}"),
         None => contract,

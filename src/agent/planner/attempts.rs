@@ -92,7 +92,9 @@ impl Planning {
                 tools: tools.clone(),
                 runtime: Arc::clone(&self.job.runtime),
             };
+            let turns = inside.turns();
             let outcome = inside.run(&tool_loop, job).await;
+            let has_begun = inside.turns() > turns;
             if let (true, Some(plan)) = (outcome.is_ok(), draft.finished()) {
                 if let Some(act) = draft.hand_over() {
                     match self.cx.blocking(act).await {
@@ -118,7 +120,7 @@ impl Planning {
                 None => format!("the model ended its work without {}", draft.finisher()),
             };
             self.say("validation", "failed", Some(text.clone())).await;
-            if !may_begin_again(&outcome) || self.cx.exhausted().is_some() {
+            if !has_begun || !may_begin_again(&outcome) || self.cx.exhausted().is_some() {
                 self.say("complete", "failed", Some(text)).await;
                 return outcome.with_partial(draft.so_far());
             }

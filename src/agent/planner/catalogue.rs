@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::agent::search::RunSearch;
 use crate::model::ToolSpec;
-use crate::tool::{Effect, Policy, Producer, SubAgentRun, SubAgentTool, Toolset};
+use crate::tool::{Caller, Effect, Policy, Producer, SubAgentRun, SubAgentTool, Toolset};
 
 /// An agent that a node can be: how a prompt becomes a run, and which tools that run has.
 ///
@@ -29,7 +30,10 @@ pub struct AgentKind {
     brief: Arc<dyn Fn(&str) -> SubAgentRun + Send + Sync>,
     tools: Arc<dyn Fn(&Toolset) -> Toolset + Send + Sync>,
     producer: Option<Arc<dyn Producer>>,
+    prepare: Option<Prepare>,
 }
+
+type Prepare = Arc<dyn for<'a> Fn(SubAgentRun, &'a Caller) -> BoxFuture<'a, SubAgentRun> + Send + Sync>;
 
 impl AgentKind {
     /// An agent of this name with the prompt as its brief, all tools that may be inherited, and the host's producer.
@@ -42,6 +46,7 @@ impl AgentKind {
             brief: Arc::new(move |prompt| SubAgentRun::new(&agent, prompt)),
             tools: Arc::new(Toolset::clone),
             producer: None,
+            prepare: None,
         }
     }
 
@@ -66,14 +71,29 @@ impl AgentKind {
         self
     }
 
+    /// What becomes of its run when a node begins, in the run of the graph that the caller is of: for what depends on that run, such as a
+    /// model that may not be had, and for what is to be said in its log. Default: the run is as it was briefed.
+    #[must_use]
+    pub fn prepared(
+        mut self,
+        prepare: impl for<'a> Fn(SubAgentRun, &'a Caller) -> BoxFuture<'a, SubAgentRun> + Send + Sync + 'static,
+    ) -> Self {
+        self.prepare = Some(Arc::new(prepare));
+        self
+    }
+
     /// Its name in the catalogue.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn run(&self, prompt: &str) -> SubAgentRun {
-        (self.brief)(prompt)
+    pub(super) async fn run(&self, prompt: &str, caller: &Caller) -> SubAgentRun {
+        let run = (self.brief)(prompt);
+        match &self.prepare {
+            Some(prepare) => prepare(run, caller).await,
+            None => run,
+        }
     }
 
     pub(super) fn child_tools(&self, parent: &Toolset) -> Toolset {

@@ -220,7 +220,7 @@ impl Draft for PlanDraft {
                 async move { reply }
             },
         );
-        self.0.belt.with(OfOneRun(finish))
+        self.0.belt.with(OfOneRun { tool: finish, is_answer: true })
     }
 
     fn brief(&self, failed: Option<&str>) -> String {

@@ -16,6 +16,9 @@ use crate::error::Result;
 use crate::model::ToolSpec;
 use crate::tool::{Access, OnCancel, Tool, ToolContext, ToolReply, Toolset, tool_fn};
 
+/// The tool that hands the graph in.
+const FINISHER: &str = "finish_graph";
+
 /// Entries that one search gives.
 const MOST_FOUND: usize = 10;
 
@@ -223,10 +226,11 @@ impl GraphDraft {
         F: Fn(&Self, A) -> ToolReply + Send + Sync + 'static,
     {
         let draft = self.clone();
-        OfOneRun(tool_fn(name, description, move |args: A, _| {
+        let tool = tool_fn(name, description, move |args: A, _| {
             let reply = act(&draft, args);
             async move { reply }
-        }))
+        });
+        OfOneRun { tool, is_answer: name == FINISHER }
     }
 }
 
@@ -247,7 +251,7 @@ impl Draft for GraphDraft {
             .with(self.tool("add_edge", "Adds an edge: `to` begins when `from` has completed, and gets its result.", Self::add_edge))?
             .with(self.tool("remove_node", "Removes a node, with its edges.", |draft, args| draft.remove_node(&args)))?
             .with(self.tool("remove_edge", "Removes the edges between two nodes.", |draft, args| draft.remove_edge(&args)))?
-            .with(self.tool("finish_graph", "Checks the graph. One that can run ends your work; otherwise you read what is wrong, mend it, and finish again.", |draft, _: Nothing| draft.finish_graph()))
+            .with(self.tool(FINISHER, "Checks the graph. One that can run ends your work; otherwise you read what is wrong, mend it, and finish again.", |draft, _: Nothing| draft.finish_graph()))
     }
 
     fn brief(&self, failed: Option<&str>) -> String {
@@ -279,7 +283,7 @@ impl Draft for GraphDraft {
     }
 
     fn finisher(&self) -> &'static str {
-        "finish_graph"
+        FINISHER
     }
 
     fn size(&self, plan: &Value) -> String {
@@ -298,34 +302,42 @@ impl Draft for GraphDraft {
 }
 
 /// A tool that has state of one run, which no child may have.
-pub(in crate::agent) struct OfOneRun<T>(pub(in crate::agent) T);
+pub(in crate::agent) struct OfOneRun<T> {
+    pub(in crate::agent) tool: T,
+    /// Whether the run answers by it.
+    pub(in crate::agent) is_answer: bool,
+}
 
 impl<T: Tool> Tool for OfOneRun<T> {
     fn spec(&self) -> &ToolSpec {
-        self.0.spec()
+        self.tool.spec()
     }
 
     fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
-        self.0.call(args, cx)
+        self.tool.call(args, cx)
     }
 
     fn access(&self) -> Access {
-        self.0.access()
+        self.tool.access()
     }
 
     fn on_cancel(&self) -> OnCancel {
-        self.0.on_cancel()
+        self.tool.on_cancel()
     }
 
     fn checks_arguments(&self) -> bool {
-        self.0.checks_arguments()
+        self.tool.checks_arguments()
     }
 
     fn is_inheritable(&self) -> bool {
         false
     }
 
+    fn is_answer(&self) -> bool {
+        self.is_answer
+    }
+
     fn status_text(&self, args: &Map<String, Value>) -> Option<String> {
-        self.0.status_text(args)
+        self.tool.status_text(args)
     }
 }

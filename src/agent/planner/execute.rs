@@ -19,7 +19,7 @@ use crate::message::{Extra, StepRef, StepResult, TaskRef, TaskUpdate};
 use crate::outcome::{FailureKind, SubAgentOutcome};
 use crate::stream::{Emitter, SubAgentStream};
 use crate::tool::shared::{Author, Namespace, SharedResults};
-use crate::tool::{Job, Producer};
+use crate::tool::{Caller, Job, Producer};
 
 /// A producer that runs a graph, or plans one in a child of its own and then runs it.
 ///
@@ -172,7 +172,9 @@ impl<'a> Execution<'a> {
         let about =
             Map::from_iter([("digest".to_owned(), json!(digest(&graph))), ("graph".to_owned(), graph)]);
         self.say("graph_started", about, None).await;
-        let (job, cx) = (self.job.clone(), self.cx.clone());
+        let job = self.job.clone();
+        let caller =
+            Caller::new(self.cx.clone(), self.emit.clone(), job.tools.clone(), Arc::clone(&job.runtime));
         let mut running = FuturesUnordered::new();
         loop {
             // After a cancel nothing new begins, also where a tool is still given time to end.
@@ -180,10 +182,10 @@ impl<'a> Execution<'a> {
                 && let Some(at) = self.schedule.begin()
             {
                 if let Some(node) = self.begin(at).await {
-                    let (job, cx) = (&job, &cx);
+                    let (job, caller) = (&job, &caller);
                     running.push(async move {
                         let (digest, id) = (node.digest.clone(), Arc::clone(&node.node.id));
-                        (at, id, digest, node.run(job, cx).await)
+                        (at, id, digest, node.run(job, caller).await)
                     });
                 }
             }

@@ -62,11 +62,12 @@ impl NodeRun {
         }
     }
 
-    /// Runs it as a child of `cx`.
-    pub(super) async fn run(self, job: &Job, cx: &RunContext) -> NodeEnd {
+    /// Runs it as a child of the graph's run, which `caller` is of.
+    pub(super) async fn run(self, job: &Job, caller: &Caller) -> NodeEnd {
+        let cx = caller.run();
         let end = match &self.node.work {
             Work::Agent { kind, prompt } => {
-                let run = kind.run(&brief(prompt, &self.inputs));
+                let run = kind.run(&brief(prompt, &self.inputs), caller).await;
                 let producer = run.producer.as_ref().or(kind.producer()).unwrap_or(&job.runtime.producer);
                 let tools = run.own_tools.with_missing(&kind.child_tools(&job.tools));
                 self.agent(&run, producer, tools, job, cx).await

@@ -53,7 +53,10 @@ impl ChildProcess {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
         let lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(MAX_LINE));
-        let mut session = ChildSession { child, stdin, lines, unsent: VecDeque::new(), has_ended: false };
+        let room =
+            LogRoom { lines: program.limits.log_lines, chars: program.limits.output_chars, left_out: 0 };
+        let unsent = VecDeque::new();
+        let mut session = ChildSession { child, stdin, lines, unsent, room, has_ended: false };
         session.send(&ToChild::Program(program));
         Ok(session)
     }
@@ -81,7 +84,39 @@ struct ChildSession {
     lines: FramedRead<ChildStdout, LinesCodec>,
     /// What the pipe had no room for yet: at most [`MAX_UNSENT`], and one answer.
     unsent: VecDeque<u8>,
+    room: LogRoom,
     has_ended: bool,
+}
+
+/// What the program may still log. The process counts too, and is not to be trusted: it is what a program may have broken out of.
+struct LogRoom {
+    lines: usize,
+    chars: usize,
+    left_out: u64,
+}
+
+impl LogRoom {
+    /// The event as it is passed on; none if there is no room for it.
+    fn take(&mut self, mut event: GuestEvent) -> Option<GuestEvent> {
+        match &mut event {
+            GuestEvent::Log { text, .. } => {
+                let chars = text.chars().count();
+                let fits = self.lines > 0 && chars <= self.chars;
+                if !fits {
+                    self.lines = 0;
+                    self.left_out += 1;
+                    return None;
+                }
+                self.lines -= 1;
+                self.chars -= chars;
+            }
+            GuestEvent::Ended(ended) => {
+                ended.lines_left_out = ended.lines_left_out.saturating_add(self.left_out);
+            }
+            GuestEvent::Ask { .. } | GuestEvent::Waiting { .. } => {}
+        }
+        Some(event)
+    }
 }
 
 impl ChildSession {
@@ -124,7 +159,10 @@ impl Session for ChildSession {
         let event = loop {
             let text = match ready!(Pin::new(&mut self.lines).poll_next(cx)) {
                 Some(Ok(line)) => match serde_json::from_str(&line) {
-                    Ok(event) => break event,
+                    Ok(event) => match self.room.take(event) {
+                        Some(event) => break event,
+                        None => continue,
+                    },
                     // A line that was cut: what comes next is the process's end.
                     Err(error) if error.is_eof() => continue,
                     Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::surface::{WRAPPER_LINES, mentions};
+use super::surface::{WRAPPER_LINES, places};
 
 /// What the engine calls the program's text in its stack traces.
 pub(super) const FILE: &str = "action";
@@ -35,13 +35,15 @@ pub(super) fn rebase(stack: &str, code: &str) -> String {
             text.push_str("    …\n");
             break;
         }
-        let Place { line, column } = place;
+        let line = place.line;
+        let source = code.lines().nth(line as usize - 1).unwrap_or_default();
+        let column = in_letters(source, place.column);
         let _ = match name.map(|name| crate::tree::cut(name, NAME_CHARS)) {
             Some(name) => writeln!(text, "    at {name} ({FILE}:{line}:{column})"),
             None => writeln!(text, "    at {FILE}:{line}:{column}"),
         };
         if frames == 0 {
-            push_excerpt(&mut text, code, place);
+            push_excerpt(&mut text, source, Place { line, column });
         }
         frames += 1;
     }
@@ -49,13 +51,21 @@ pub(super) fn rebase(stack: &str, code: &str) -> String {
     text
 }
 
-fn push_excerpt(text: &mut String, code: &str, Place { line, column }: Place) {
-    let Some(source) = code.lines().nth(line as usize - 1) else { return };
+/// The column counted in letters: the engine counts bytes.
+fn in_letters(source: &str, column: u32) -> u32 {
+    let before = source.get(..(column as usize).saturating_sub(1)).map(|text| text.chars().count());
+    before.and_then(|letters| u32::try_from(letters + 1).ok()).unwrap_or(column)
+}
+
+fn push_excerpt(text: &mut String, source: &str, Place { line, column }: Place) {
     let shown = crate::tree::cut(source, CARET_LINE);
-    let _ = writeln!(text, "      your code, line {line}: {shown}");
+    let begin = format!("      your code, line {line}: ");
+    let _ = writeln!(text, "{begin}{shown}");
     if shown.len() == source.len() && source.chars().count() >= column as usize {
-        let indent = format!("      your code, line {line}: ").len() + column as usize - 1;
-        let _ = writeln!(text, "{:indent$}^", "");
+        // As wide as what stands above it.
+        let before = source.chars().take(column as usize - 1);
+        let indent: String = before.map(|letter| if letter == '\t' { '\t' } else { ' ' }).collect();
+        let _ = writeln!(text, "{}{indent}^", " ".repeat(begin.len()));
     }
 }
 
@@ -78,19 +88,40 @@ fn read_frame(frame: &str, lines: u32) -> Option<(Option<&str>, Place)> {
     Some((name.filter(|name| *name != "<anonymous>"), Place { line, column }))
 }
 
-/// Where a program declares one of these names, if it does at all: the name and its line.
+/// The line in which a program declares a name, if it is found.
 pub(super) fn declaration(code: &str, name: &str) -> Option<u32> {
-    const KEYWORDS: [&str; 5] = ["let", "const", "var", "function", "class"];
-    let declares = |line: &str| {
-        mentions(line, name)
-            && KEYWORDS.iter().any(|keyword| {
-                let after =
-                    |at: usize| line.get(at + keyword.len()..).is_some_and(|rest| mentions(rest, name));
-                mentions(line, keyword) && line.match_indices(keyword).any(|(at, _)| after(at))
-            })
+    let at = bound(code, name).or_else(|| listed(code, name))?;
+    u32::try_from(code.get(..at)?.matches('\n').count() + 1).ok()
+}
+
+/// How far a declaration is looked through, in bytes.
+const DECLARATION: usize = 2_000;
+
+/// As what stands between a keyword and its value, on however many lines, or right behind one that makes a function or a class.
+fn bound(code: &str, name: &str) -> Option<usize> {
+    let behind = |keyword: &'static str| {
+        places(code, keyword)
+            .filter_map(move |at| Some((at + keyword.len(), code.get(at + keyword.len()..)?)))
     };
-    let at = code.lines().position(declares)?;
-    u32::try_from(at + 1).ok()
+    let values = ["let", "const", "var"].into_iter().flat_map(behind).filter_map(|(from, rest)| {
+        let near = rest.get(..rest.floor_char_boundary(DECLARATION))?;
+        Some(from + places(near.split(['=', ';']).next()?, name).next()?)
+    });
+    let bodies = ["function", "class"].into_iter().flat_map(behind).filter_map(|(from, rest)| {
+        let at = rest.find(|letter: char| letter != '*' && !letter.is_whitespace())?;
+        (places(rest, name).next()? == at).then_some(from + at)
+    });
+    values.chain(bodies).min()
+}
+
+/// As one more of a list: `let a = 1, name = 2`.
+fn listed(code: &str, name: &str) -> Option<usize> {
+    places(code, name).find(|at| {
+        let before = code.get(..*at).unwrap_or_default().trim_end();
+        let after = code.get(at + name.len()..).unwrap_or_default().trim_start();
+        let is_set = after.starts_with('=') && !after.starts_with("==") && !after.starts_with("=>");
+        before.ends_with(',') && (is_set || after.starts_with([',', ';']))
+    })
 }
 
 #[cfg(test)]
@@ -105,6 +136,16 @@ mod tests {
         let excerpt = "      your code, line 3:   await tools.read({ a });";
         let caret = format!("{}^", " ".repeat(excerpt.find("tools").unwrap()));
         assert_eq!(shown, format!("    at go (action:3:9)\n{excerpt}\n{caret}\n    at action:5:8"));
+    }
+
+    #[test]
+    fn a_column_is_counted_in_letters() {
+        let code = "\tconst s = 'ä😀'; boom();";
+        let column = code.find("boom").unwrap() + 1;
+        let shown = rebase(&format!("    at action:2:{column}"), code);
+        let excerpt = "      your code, line 1: ";
+        let caret = format!("{}\t{}^", " ".repeat(excerpt.len()), " ".repeat("const s = 'xx'; ".len()));
+        assert_eq!(shown, format!("    at action:1:18\n{excerpt}{code}\n{caret}"));
     }
 
     #[test]
@@ -134,5 +175,15 @@ mod tests {
         assert_eq!(declaration("x\n\nasync function agent() {}", "agent"), Some(3));
         assert_eq!(declaration("const { a, log } = b", "log"), Some(1));
         assert_eq!(declaration("tools.x(); const y = 1", "tools"), None);
+        // The line of the declaration, and not one that only uses the name.
+        assert_eq!(
+            declaration("const r = await tools.x();\n// a class of tools\nlet tools = 5", "tools"),
+            Some(3)
+        );
+        assert_eq!(declaration("const {\n  a,\n  log,\n} = b", "log"), Some(3));
+        assert_eq!(declaration("let\n tools\n = 1", "tools"), Some(2));
+        assert_eq!(declaration("let x = f(log),\n  log = 2;", "log"), Some(2));
+        assert_eq!(declaration("let x = 1, sleep;", "sleep"), Some(1));
+        assert_eq!(declaration("function f(log) {}\nclass log {}", "log"), Some(2));
     }
 }

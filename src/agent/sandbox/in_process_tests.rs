@@ -149,6 +149,9 @@ async fn what_does_not_compile_says_where() {
         let text = "importing \"lodash\" is not possible: the allowlist of packages is empty";
         assert!(error.message.starts_with(text), "{code}: {}", error.message);
     }
+    // The word alone is no import, and what is wrong is told.
+    let error = super::tests::error("// important: don't\nlet b = ;").await;
+    assert!(error.message.starts_with("SyntaxError: unexpected token"), "{}", error.message);
     assert!(super::tests::error("const x = await import('fs')").await.kind == GuestErrorKind::Threw);
 }
 

@@ -28,24 +28,50 @@ impl Surface {
 
 /// Whether an identifier stands in a text, be it in a comment.
 pub(super) fn mentions(code: &str, name: &str) -> bool {
+    places(code, name).next().is_some()
+}
+
+/// Where an identifier stands in a text.
+pub(super) fn places<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
-    code.match_indices(name).any(|(at, _)| {
-        let before = code.get(..at).and_then(|text| text.chars().next_back());
+    code.match_indices(name).map(|(at, _)| at).filter(move |at| {
+        let before = code.get(..*at).and_then(|text| text.chars().next_back());
         let after = code.get(at + name.len()..).and_then(|text| text.chars().next());
         !before.is_some_and(is_part) && !after.is_some_and(is_part)
     })
 }
 
-/// The package that a program names in its first import, if it has one.
+/// The package that a program names in its first import, if it has one. Only what stands where a statement may, or is a call, is an
+/// import: the word stands in comments and texts too, and in longer words.
 pub(super) fn imported(code: &str) -> Option<&str> {
-    let at = code.match_indices("import").map(|(at, _)| at).find(|at| {
-        let before = code.get(..*at).and_then(|text| text.chars().next_back());
-        !before
-            .is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == '$' || letter == '.')
-    })?;
-    let statement = code.get(at..)?.split([';', '\n']).next()?;
-    let (_, rest) = statement.split_once(['\'', '"'])?;
-    rest.split(['\'', '"']).next()
+    code.match_indices("import").find_map(|(at, word)| {
+        let (before, after) = (code.get(..at)?, code.get(at + word.len()..)?);
+        let is_whole = !before.ends_with(|letter: char| letter.is_alphanumeric() || "_$.".contains(letter));
+        if let Some(called) = after.trim_start().strip_prefix('(') {
+            return is_whole.then(|| quoted(called.trim_start()))?;
+        }
+        let begins = before.trim_end_matches([' ', '\t']);
+        let is_statement = begins.is_empty() || begins.ends_with(['\n', '\r', ';', '{', '}']);
+        if !is_statement {
+            return None;
+        }
+        let names = after.trim_start();
+        if after.starts_with(char::is_whitespace) && !names.starts_with(['"', '\'']) {
+            // What is imported may stand on several lines: names, braces, a star, commas.
+            let is_name = |letter: char| letter.is_alphanumeric() || "_$ ,{}*\t\r\n".contains(letter);
+            let listed = names.find(|letter| !is_name(letter)).and_then(|end| names.split_at_checked(end));
+            let (listed, package) = listed?;
+            return listed.trim_end().ends_with("from").then(|| quoted(package))?;
+        }
+        quoted(names)
+    })
+}
+
+/// The text of a literal at the beginning.
+fn quoted(text: &str) -> Option<&str> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;
+    let (inside, _) = text.get(1..)?.split_once(quote)?;
+    (!inside.contains('\n')).then_some(inside)
 }
 
 /// The program as an expression whose value is its promise. The names become constants of the same block, so that the engine
@@ -67,6 +93,20 @@ mod tests {
         assert_eq!(Surface::Action.mentioned("return agent(inputs)"), [""; 0]);
         assert_eq!(imported("const a = 1\nimport x from 'lodash'; x()"), Some("lodash"));
         assert_eq!(imported("await import(\"fs\")"), Some("fs"));
-        assert_eq!(imported("reimport('x'); a.import('x'); import\n'x'"), None);
+        assert_eq!(imported("import {\n  a,\n  b as c,\n} from \"deep/er\";"), Some("deep/er"));
+        assert_eq!(imported("import 'side'; import * as x from 'later'"), Some("side"));
+        assert_eq!(imported("f(); import x from `y`"), Some("y"));
+        for none in [
+            "reimport('x'); a.import('x')",
+            "// important: don't\nlet b = ;",
+            "// import x from 'y'\nlet b = ;",
+            "const text = \"import x from 'y'\"; let b = ;",
+            "/* how to import 'x' */ let b = ;",
+            "important 'x'",
+            "import(name)",
+            "import x, 'y'",
+        ] {
+            assert_eq!(imported(none), None, "{none}");
+        }
     }
 }

@@ -159,6 +159,7 @@ fn read_options(text: &str) -> Result<Options, HostError> {
     };
     match read_json(text).map_err(|error| fail(error.to_string()))? {
         Value::Null => Ok(Options::default()),
-        value => serde_json::from_value(value).map_err(|error| fail(error.to_string())),
+        value @ Value::Object(_) => serde_json::from_value(value).map_err(|error| fail(error.to_string())),
+        _ => Err(fail("the options are no object".to_owned())),
     }
 }

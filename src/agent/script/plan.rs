@@ -180,7 +180,7 @@ impl Draft for ScriptDraft {
                 async move { reply }
             },
         );
-        Toolset::new().with(OfOneRun(submit))
+        Toolset::new().with(OfOneRun { tool: submit, is_answer: true })
     }
 
     fn brief(&self, failed: Option<&str>) -> String {

@@ -69,7 +69,10 @@ struct Driver {
     emit: Emitter,
     caller: Caller,
     label: Arc<RunLabel>,
+    /// What the model is offered in the next turn.
     offered: Arc<[Arc<ToolSpec>]>,
+    /// Everything of which the model may be offered something.
+    direct: Toolset,
     /// Everything that the run may call: also what is called from code alone has a section.
     callable: Toolset,
     /// What the sections of the tools said before the last turn, and the system prompt that it made.
@@ -99,15 +102,16 @@ impl Driver {
             prompt: Arc::clone(&job.instructions),
         };
         let caller = Caller::new(cx.clone(), emit.clone(), job.tools.clone(), Arc::clone(&job.runtime));
-        let callable = caller.offered();
-        let mut offered = callable.clone();
-        if let Some(direct) = direct {
-            offered = offered.filter(|tool| direct.contains(&tool.spec().name));
-        }
+        let callable = caller.admitted();
+        let direct = match direct {
+            Some(names) => callable.filter(|tool| names.contains(&tool.spec().name)),
+            None => callable.clone(),
+        };
         let system = job.system_prompt.clone();
         Self {
             label: Arc::new(label),
-            offered: offered.specs(),
+            offered: Arc::default(),
+            direct,
             callable,
             sections: String::new(),
             system,
@@ -161,8 +165,12 @@ impl Driver {
         Some(pause)
     }
 
-    /// Brings the system prompt up to date. Unchanged, it stays the same text, which providers keep in their caches.
+    /// Brings the tools and the system prompt up to date. Unchanged, they stay the same, which providers keep in their caches.
     async fn look_around(&mut self) {
+        let offered = self.direct.without_idle();
+        if !offered.names().eq(self.offered.iter().map(|spec| spec.name.as_str())) {
+            self.offered = offered.specs();
+        }
         let sections = self.callable.sections(&self.caller).await;
         if sections != self.sections {
             self.system = match &self.job.system_prompt {

@@ -10,6 +10,9 @@ use crate::model::ChatEvent;
 /// More calls than this in one turn are the fault of a server.
 const MAX_CALLS: usize = 1024;
 
+/// And so are more bytes of arguments: they are kept until the turn ends.
+const MAX_ARGUMENTS: usize = 16 << 20;
+
 /// A piece of a call as it came.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
@@ -27,6 +30,8 @@ pub(super) struct Piece {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
+    /// The arguments of all of them, in bytes.
+    bytes: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -49,7 +54,7 @@ impl Calls {
         self.calls.is_empty()
     }
 
-    /// Takes a piece, and hands over what it means. False if there are too many calls.
+    /// Takes a piece, and hands over what it means. False if that is too much for one turn.
     pub(super) fn push(&mut self, piece: Piece, mut each: impl FnMut(ChatEvent)) -> bool {
         let at = match self.find(&piece) {
             Some(at) => at,
@@ -68,10 +73,12 @@ impl Calls {
         }
         call.has_name |= piece.name.is_some();
         call.id = call.id.take().or(piece.id);
+        let before = call.joined.len();
         if let Some(delta) = call.take(&piece.arguments) {
             each(ChatEvent::ToolCallArgs { index, delta });
         }
-        true
+        self.bytes += call.joined.len() - before;
+        self.bytes <= MAX_ARGUMENTS
     }
 
     /// Which call a piece belongs to; none begins one.

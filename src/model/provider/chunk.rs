@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::calls::Piece;
 use super::loose::{Count, Loose};
 use crate::model::StopReason;
 use crate::outcome::Usage;
@@ -13,6 +15,7 @@ use crate::outcome::Usage;
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk {
     pub(super) choices: Option<Vec<Choice>>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     pub(super) usage: Option<Tokens>,
     /// An error inside a stream that began well.
     #[serde(default)]
@@ -42,6 +45,8 @@ pub(super) struct Delta {
     #[serde(default)]
     pub(super) reasoning: Loose,
     pub(super) tool_calls: Option<Vec<CallDelta>>,
+    /// The one call of the protocol before there were several.
+    pub(super) function_call: Option<Function>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,6 +66,22 @@ pub(super) struct Function {
     pub(super) arguments: Loose,
 }
 
+impl CallDelta {
+    pub(super) fn piece(self) -> Piece {
+        let (index, id) = (self.index.0, self.id.text().cloned());
+        match self.function {
+            Some(function) => function.piece(index, id),
+            None => Piece { index, id, ..Piece::default() },
+        }
+    }
+}
+
+impl Function {
+    pub(super) fn piece(self, index: Option<u64>, id: Option<Arc<str>>) -> Piece {
+        Piece { index, id, name: self.name.text().cloned(), arguments: self.arguments }
+    }
+}
+
 /// Counters, cumulative.
 #[derive(Debug, Deserialize)]
 pub(super) struct Tokens {
@@ -68,6 +89,7 @@ pub(super) struct Tokens {
     prompt_tokens: Count,
     #[serde(default)]
     completion_tokens: Count,
+    #[serde(default, deserialize_with = "if_it_fits")]
     prompt_tokens_details: Option<Details>,
     #[serde(default)]
     prompt_cache_hit_tokens: Count,
@@ -80,6 +102,16 @@ pub(super) struct Tokens {
 struct Details {
     #[serde(default)]
     cached_tokens: Count,
+}
+
+/// What is told beside the answer is no reason to lose it: of another form, it is nothing.
+fn if_it_fits<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(match Loose::deserialize(deserializer)? {
+        Loose::Other(value @ Value::Object(_)) => serde_json::from_value(value).ok(),
+        Loose::Nothing | Loose::Text(_) | Loose::Other(_) => None,
+    })
 }
 
 impl Tokens {
@@ -135,8 +167,14 @@ pub(super) fn stop_reason(word: &str) -> StopReason {
     match word {
         "tool_calls" | "tool_use" | "function_call" => StopReason::ToolCalls,
         "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => StopReason::Length,
-        "content_filter" | "refusal" | "safety" => StopReason::ContentFilter,
-        "error" | "network_error" | "insufficient_system_resource" | "abort" => StopReason::Error,
+        "content_filter" | "refusal" | "safety" | "recitation" | "language" | "blocklist"
+        | "prohibited_content" | "spii" => StopReason::ContentFilter,
+        "error"
+        | "network_error"
+        | "insufficient_system_resource"
+        | "abort"
+        | "malformed_function_call"
+        | "unexpected_tool_call" => StopReason::Error,
         _ => StopReason::EndTurn,
     }
 }

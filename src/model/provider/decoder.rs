@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use super::calls::{Calls, Piece};
-use super::chunk::{Choice, Chunk, content, stop_reason};
+use super::chunk::{CallDelta, Choice, Chunk, content, stop_reason};
 use super::fault;
+use super::halves::Halves;
 use super::lines::{Event, EventReader, MAX_EVENT};
 use super::loose::Loose;
 use crate::model::{ChatEvent, ModelError, ModelErrorKind, StopReason};
@@ -35,6 +36,10 @@ struct State {
     is_chat: bool,
     /// Something of the answer came.
     has_content: bool,
+    /// How many events said something of it.
+    words: u64,
+    /// Of letters that were cut in two.
+    halves: Halves,
     /// The first data that was none of it, to be quoted.
     strange: Option<String>,
     /// Nothing that comes now counts any more.
@@ -113,6 +118,12 @@ impl ChatCompletions {
         self.state.finish.is_some()
     }
 
+    /// How many events said something of the answer: comments, counters and empty deltas do not.
+    #[must_use]
+    pub(super) fn words(&self) -> u64 {
+        self.state.words
+    }
+
     /// Whether the body is larger than what an error would be, and none of it is an event.
     #[must_use]
     pub fn is_no_stream(&self) -> bool {
@@ -152,7 +163,13 @@ impl State {
         if data.is_empty() {
             return;
         }
-        let chunk: Chunk = match serde_json::from_slice(data) {
+        let mut parsed: serde_json::Result<Chunk> = serde_json::from_slice(data);
+        if parsed.as_ref().is_err_and(|error| !error.is_data())
+            && let Some(mended) = self.halves.mend(data)
+        {
+            parsed = serde_json::from_slice(&mended);
+        }
+        let chunk = match parsed {
             Ok(chunk) => chunk,
             Err(_) if is_last => return,
             Err(error) if event.name == b"error" || error.is_data() => {
@@ -164,7 +181,7 @@ impl State {
             }
             Err(error) => return self.fail(fault::strange_event(data, &error), out),
         };
-        if !matches!(&chunk.error, Loose::Nothing) && chunk.error != Loose::Text("".into()) {
+        if !chunk.error.says_nothing() {
             return self.fail(fault::of_event(&chunk.error), out);
         }
         if event.name == b"error" {
@@ -191,6 +208,13 @@ impl State {
     }
 
     fn choice(&mut self, choice: Choice, out: &mut Out) -> Result<(), ModelError> {
+        let before = out.len();
+        let taken = self.take(choice, out);
+        self.words += u64::from(out.len() > before);
+        taken
+    }
+
+    fn take(&mut self, choice: Choice, out: &mut Out) -> Result<(), ModelError> {
         let Some(delta) = choice.delta else {
             if choice.text != Loose::Nothing {
                 let text = "the server speaks the protocol of plain completions, not of chat completions";
@@ -214,16 +238,16 @@ impl State {
             self.has_content = true;
             out.push_back(Ok(ChatEvent::Text(piece)));
         }
-        for call in delta.tool_calls.unwrap_or_default() {
-            let (name, arguments) = match call.function {
-                Some(function) => (function.name.text().cloned(), function.arguments),
-                None => (None, Loose::Nothing),
-            };
-            let piece = Piece { index: call.index.0, id: call.id.text().cloned(), name, arguments };
+        let mut pieces: Vec<Piece> =
+            delta.tool_calls.unwrap_or_default().into_iter().map(CallDelta::piece).collect();
+        if pieces.is_empty() {
+            pieces.extend(delta.function_call.map(|function| function.piece(Some(0), None)));
+        }
+        for piece in pieces {
             if !self.calls.push(piece, |event| out.push_back(Ok(event))) {
                 return Err(ModelError::new(
                     ModelErrorKind::Protocol,
-                    "the server sent more than 1024 calls in one turn",
+                    "the server sent more than 1024 calls, or more than 16 MiB of arguments, in one turn",
                 ));
             }
         }

@@ -111,6 +111,52 @@ fn fields_of_unexpected_types_and_unknown_events_end_nothing() {
 }
 
 #[test]
+fn what_is_said_beside_an_answer_does_not_end_it() {
+    for odd in ["\"none\"", "[]", "5", "{\"prompt_tokens\":{},\"prompt_tokens_details\":5}"] {
+        let usage = format!("data: {{\"choices\":[],\"usage\":{odd}}}\n\n");
+        assert_eq!(read(&format!("{}{STOP}{usage}{DONE}", text("a"))), "text \"a\"\nend end_turn", "{odd}");
+    }
+    let details =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"prompt_tokens_details\":\"x\"}}\n\n";
+    assert_eq!(read(&format!("{}{STOP}{details}", text("a"))), "text \"a\"\nusage 3/0\nend end_turn");
+    for none in ["null", "false", "\"\"", "{}"] {
+        let quiet = text("a").replace("\"choices\"", &format!("\"error\":{none},\"choices\""));
+        assert_eq!(read(&format!("{quiet}{STOP}")), "text \"a\"\nend end_turn", "{none}");
+    }
+}
+
+#[test]
+fn the_one_call_of_older_servers_is_a_call() {
+    let piece =
+        |call: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"function_call\":{call}}}}}]}}\n\n");
+    let body = format!(
+        "{}{}{}",
+        piece("{\"name\":\"read\",\"arguments\":\"{\\\"p\"}"),
+        piece("{\"arguments\":\"\\\":1}\"}"),
+        STOP.replace("stop", "function_call")
+    );
+    assert_eq!(read(&body), "call 0 \"\" \"read\"\nargs 0 {\"p\nargs 0 \":1}\nend tool_calls");
+}
+
+#[test]
+fn arguments_without_an_end_are_bounded() {
+    let mut decoder = ChatCompletions::new();
+    let piece = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{}\"}}}}]}}}}]}}\n\n",
+        "x".repeat(1 << 20)
+    );
+    let mut ended = None;
+    for _ in 0..20 {
+        decoder.push(piece.as_bytes());
+        while let Some(event) = decoder.next_event() {
+            ended = event.err().or(ended);
+        }
+    }
+    let text = "the server sent more than 1024 calls, or more than 16 MiB of arguments, in one turn";
+    assert_eq!(ended, Some(ModelError::new(ModelErrorKind::Protocol, text)));
+}
+
+#[test]
 fn c19_a_body_means_the_same_however_it_is_split() {
     let body = format!("{}{}{STOP}{DONE}", text("日本語 🦀👩\u{200d}💻"), text("naïve")).into_bytes();
     let whole = read_in(&[&body]);
@@ -123,6 +169,13 @@ fn c19_a_body_means_the_same_however_it_is_split() {
         let (one, two) = body.split_at(at);
         assert_eq!(read_in(&[one, two]), whole, "split at {at}");
     }
+    // A server that counts in UTF-16 cuts a letter in two.
+    let halves = r#"data: {"choices":[{"delta":{"content":"a\ud83d"}}]}
+
+data: {"choices":[{"delta":{"content":"\ude00b"}}]}
+
+"#;
+    assert_eq!(read(&format!("{halves}{STOP}")), "text \"a\"\ntext \"😀b\"\nend end_turn");
     let mut invalid = body.clone();
     invalid[50] = 0xff;
     assert!(read_in(&[&invalid]).starts_with("error protocol"), "{}", read_in(&[&invalid]));

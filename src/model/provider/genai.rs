@@ -1,7 +1,7 @@
 //! The adapter over genai: every protocol that is not read here.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
@@ -14,6 +14,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::webc::StreamTimeout;
 use genai::{Client, ModelIden, ServiceTarget};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
@@ -21,6 +22,7 @@ use super::fault;
 use super::loose::Loose;
 use super::request::{native_schema, system};
 use super::server::Shared;
+use super::tap::Tap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{
     ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, StopReason,
@@ -81,6 +83,8 @@ struct Open {
     calls: Vec<Sent>,
     out: VecDeque<Result<ChatEvent, ModelError>>,
     has_content: bool,
+    /// When something of the answer came last.
+    heard: Instant,
     is_over: bool,
 }
 
@@ -119,14 +123,17 @@ impl Cold {
             auth: AuthData::from_single(key),
             model: ModelIden::new(kind, server.model.as_str()),
         };
-        let tap = Arc::new(Tap::default());
+        let tap = Arc::new(Tap::new(kind == AdapterKind::OpenAIResp));
         let mut options = ChatOptions::default()
             .with_capture_usage(true)
             .with_capture_tool_calls(true)
             .with_stream_header_timeout(server.idle)
             .with_stream_read_timeout(server.idle)
             .with_raw_frame_sink_arc(Arc::<Tap>::clone(&tap));
-        let schema = native_schema(false, &request);
+        // Ollama and Gemini enforce any schema.
+        let only_objects =
+            !matches!(kind, AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::Gemini);
+        let schema = native_schema(false, only_objects, &request);
         if let Some(schema) = schema {
             options = options.with_response_format(JsonSpec::new("result", schema.clone()));
         }
@@ -157,6 +164,7 @@ impl Cold {
             calls: Vec::new(),
             out: VecDeque::new(),
             has_content: false,
+            heard: Instant::now(),
             is_over: false,
         })
     }
@@ -207,16 +215,34 @@ impl Open {
                 return None;
             }
             // genai logs what a server answered, and a server may quote the key: its log goes nowhere.
-            let item = self.events.next().with_subscriber(NoSubscriber::default()).await;
+            let item = self.events.next().with_subscriber(NoSubscriber::default());
+            let Ok(item) = timeout_at(self.heard + self.server.stall(), item).await else {
+                self.fail(self.server.stalled());
+                continue;
+            };
+            if let Some(refusal) = self.tap.refusal() {
+                self.has_content = true;
+                self.out.push_back(Ok(ChatEvent::Text(refusal.into())));
+            }
             // An error in a frame that genai passes over.
             if let Some(error) = self.tap.error() {
                 self.fail(fault::of_event(&Loose::Other(error)));
                 continue;
             }
             match item {
-                Some(Ok(event)) => self.take(event),
+                Some(Ok(event)) => {
+                    self.take(event);
+                    if !self.out.is_empty() {
+                        self.heard = Instant::now();
+                    }
+                }
                 Some(Err(error)) => {
-                    let error = of_genai(&error, &self.server);
+                    let mut error = of_genai(&error, &self.server);
+                    if error.kind == ModelErrorKind::Protocol
+                        && let Some(first) = self.tap.first()
+                    {
+                        error.message = format!("{}; the answer begins with: {first}", error.message);
+                    }
                     // A connection that breaks within an answer is a cut, as one that just ends is.
                     if self.has_content && error.kind == ModelErrorKind::Network {
                         self.is_over = true;
@@ -227,7 +253,7 @@ impl Open {
                 None => {
                     self.is_over = true;
                     if !self.has_content {
-                        self.fail(self.tap.nothing());
+                        self.fail(self.nothing());
                     }
                 }
             }
@@ -240,6 +266,15 @@ impl Open {
         }
         self.is_over = true;
         self.out.push_back(Err(error));
+    }
+
+    /// Why there was nothing in an answer, and whose it is where it may be no provider's at all.
+    fn nothing(&self) -> ModelError {
+        let mut error = self.tap.nothing();
+        if error.kind == ModelErrorKind::Protocol {
+            error.message = format!("{} (asked at {})", error.message, self.server.shown);
+        }
+        error
     }
 
     fn take(&mut self, event: ChatStreamEvent) {
@@ -262,8 +297,8 @@ impl Open {
         }
     }
 
-    /// genai repeats a call with all of its arguments so far: what is new of them goes out. Arguments that are a value are
-    /// whole, and a call of their own.
+    /// genai repeats a call with all of its arguments so far: what is new of them goes out. What does not go on with those before is
+    /// another call, whatever its label. Arguments that are a value are whole, and a call of their own.
     fn call(&mut self, call: &ToolCall) {
         self.has_content = true;
         let text = match &call.fn_arguments {
@@ -272,6 +307,8 @@ impl Open {
         };
         let is_text = call.fn_arguments.is_string();
         let known = self.calls.iter().rposition(|sent| is_text && sent.id == call.call_id);
+        let goes_on = |at: &usize| self.calls.get(*at).is_some_and(|sent| text.starts_with(&sent.arguments));
+        let known = known.filter(goes_on);
         let at = known.unwrap_or_else(|| {
             self.calls.push(Sent { id: call.call_id.clone(), arguments: String::new() });
             self.calls.len() - 1
@@ -282,10 +319,7 @@ impl Open {
             self.out.push_back(Ok(ChatEvent::ToolCallStart { index, id, name }));
         }
         let Some(sent) = self.calls.get_mut(at) else { return };
-        let delta = match text.strip_prefix(sent.arguments.as_str()) {
-            Some(rest) => rest.to_owned(),
-            None => text,
-        };
+        let delta = text.strip_prefix(sent.arguments.as_str()).unwrap_or_default().to_owned();
         if !delta.is_empty() {
             sent.arguments.push_str(&delta);
             self.out.push_back(Ok(ChatEvent::ToolCallArgs { index, delta }));
@@ -312,11 +346,12 @@ impl Open {
         }
         self.is_over = true;
         let stop_reason = match &end.captured_stop_reason {
+            Some(_) if self.tap.is_filtered() => StopReason::ContentFilter,
             Some(stop) => stop_of(stop),
             None if self.tap.is_done() => StopReason::EndTurn,
             // genai makes an end of its own where a stream just ended.
             None if self.has_content => StopReason::Missing,
-            None => return self.fail(self.tap.nothing()),
+            None => return self.fail(self.nothing()),
         };
         let usage = end.captured_usage.as_ref().map(usage_of);
         self.out.push_back(Ok(ChatEvent::End { stop_reason, usage }));
@@ -351,7 +386,7 @@ fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
         genai::Error::WebStream { error, .. } => {
             let error: &(dyn std::error::Error + 'static) = error.as_ref();
             if let Some(genai::Error::HttpError { status, body, headers, .. }) = error.downcast_ref() {
-                return fault::of_status(*status, headers, body.as_bytes());
+                return server.refused(*status, headers, body.as_bytes());
             }
             if error.downcast_ref::<StreamTimeout>().is_some() {
                 return server.silent(server.idle);
@@ -370,7 +405,7 @@ fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
             format!("an event of the answer is not JSON: {serde_error}"),
         ),
         genai::Error::HttpError { status, body, headers, .. } => {
-            fault::of_status(*status, headers, body.as_bytes())
+            server.refused(*status, headers, body.as_bytes())
         }
         other => {
             let words = fault::quote(other.to_string().as_bytes());
@@ -382,66 +417,8 @@ fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
     }
 }
 
-/// Sees each frame as it came, also those that genai passes over.
-#[derive(Debug, Default)]
-struct Tap {
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    /// The beginning of the first frame with data.
-    first: Option<String>,
-    /// Something came that is no frame.
-    has_other: bool,
-    error: Option<Value>,
-    is_done: bool,
-}
-
-impl Tap {
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn error(&self) -> Option<Value> {
-        self.seen().error.take()
-    }
-
-    /// Whether a protocol that ends with a flag said so.
-    fn is_done(&self) -> bool {
-        self.seen().is_done
-    }
-
-    /// Why there was nothing in an answer.
-    fn nothing(&self) -> ModelError {
-        let seen = self.seen();
-        match &seen.first {
-            Some(first) => {
-                let text = format!("the answer is not of this provider's protocol; it begins with: {first}");
-                ModelError::new(ModelErrorKind::Protocol, text)
-            }
-            None if seen.has_other => {
-                ModelError::new(ModelErrorKind::Protocol, "the answer is no event stream")
-            }
-            None => fault::no_stream(0, b"", None),
-        }
-    }
-}
-
 impl ChatFrameSink for Tap {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
-        let mut seen = self.seen();
-        if frame.data.trim().is_empty() {
-            seen.has_other = true;
-            return;
-        }
-        if seen.first.is_none() {
-            seen.first = Some(fault::quote(frame.data.as_bytes()));
-        }
-        if frame.data.contains("\"error\"") && !frame.data.contains("\"error\":null") {
-            let value = serde_json::from_str::<Value>(frame.data).unwrap_or_default();
-            seen.error = value.get("error").filter(|error| !error.is_null()).map(|_| value.clone());
-        }
-        seen.is_done |= frame.data.contains("\"done\":true");
+        self.see(frame.data);
     }
 }

@@ -20,6 +20,16 @@ pub(super) enum Loose {
 }
 
 impl Loose {
+    /// Whether it stands for no error: absent, null, false, or empty.
+    pub(super) fn says_nothing(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Other(Value::Null | Value::Bool(false)) => true,
+            Self::Text(text) => text.is_empty(),
+            Self::Other(Value::Object(object)) => object.is_empty(),
+            Self::Other(_) => false,
+        }
+    }
+
     /// The string, unless it is empty or none.
     pub(super) fn text(&self) -> Option<&Arc<str>> {
         match self {

@@ -29,6 +29,7 @@ mod chunk;
 mod decoder;
 mod fault;
 mod genai;
+mod halves;
 mod key;
 mod lines;
 mod loose;
@@ -38,6 +39,7 @@ mod price;
 mod request;
 mod server;
 mod stream;
+mod tap;
 
 pub use decoder::ChatCompletions;
 pub use model::{ProviderBuilder, ProviderModel};

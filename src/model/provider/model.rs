@@ -104,8 +104,9 @@ impl ProviderBuilder {
         self
     }
 
-    /// How long the server may send no byte, before the answer and within it. Default 5 min. Then the call fails; it is
-    /// tried again if nothing of the answer was seen.
+    /// How long the server may send no byte, before the answer and within it. Default 5 min. Six times as long it may send what
+    /// is nothing of the answer, such as comments that keep the connection alive. Then the call fails; it is tried again if
+    /// nothing of the answer was seen.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle = timeout;
         self

@@ -77,7 +77,8 @@ static PROVIDERS: &[Provider] = &[
     chat("requesty", &["REQUESTY_API_KEY"], "https://router.requesty.ai/v1/"),
     chat("github_copilot", &["GITHUB_TOKEN"], "https://models.github.ai/inference/"),
     genai("minimax", AdapterKind::MiniMax, &["MINIMAX_API_KEY"], "https://api.minimax.io/anthropic/v1/"),
-    genai("cohere", AdapterKind::Cohere, &["COHERE_API_KEY"], "https://api.cohere.com/v1/"),
+    // Its own protocol, as genai speaks it, has no tools.
+    chat("cohere", &["COHERE_API_KEY"], "https://api.cohere.ai/compatibility/v1/"),
 ];
 
 impl ProviderName {

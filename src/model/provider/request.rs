@@ -11,13 +11,23 @@ pub(super) struct Dialect {
     pub(super) schema_with_tools: bool,
     /// Wants the output bound as `max_completion_tokens`.
     pub(super) max_completion_tokens: bool,
+    /// Enforces no schema but that of an object.
+    pub(super) only_objects: bool,
+    /// Has to be asked for its counters. Others send them unasked, and refuse a request that asks.
+    pub(super) asks_usage: bool,
 }
 
 impl Dialect {
     /// The dialect of a provider at its own address, or of a server of whoever set another one.
     pub(super) fn of(provider: &str, is_own_address: bool) -> Self {
         let is_openai = provider == "openai" && is_own_address;
-        Self { schema_with_tools: is_openai, max_completion_tokens: is_openai }
+        let asks_usage = !matches!(provider, "mistral" | "cohere");
+        Self {
+            schema_with_tools: is_openai,
+            max_completion_tokens: is_openai,
+            only_objects: is_openai,
+            asks_usage,
+        }
     }
 }
 
@@ -26,7 +36,9 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(model));
     body.insert("stream".to_owned(), json!(true));
-    body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    if dialect.asks_usage {
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
     if !request.tools.is_empty() {
         body.insert("tools".to_owned(), request.tools.iter().map(|tool| tool_of(tool)).collect());
         let choice = match request.tool_choice {
@@ -36,7 +48,7 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
         };
         body.insert("tool_choice".to_owned(), json!(choice));
     }
-    let native = native_schema(dialect.schema_with_tools, request);
+    let native = native_schema(dialect.schema_with_tools, dialect.only_objects, request);
     if let Some(schema) = native {
         // Not `strict`: that refuses a schema with a key that is optional.
         let format = json!({"type": "json_schema", "json_schema": {"name": "result", "schema": schema}});
@@ -55,9 +67,11 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
     Value::Object(body)
 }
 
-/// The schema of the answer, if the server is to enforce it.
-pub(super) fn native_schema(with_tools: bool, request: &ChatRequest) -> Option<&Value> {
-    request.output_schema.as_deref().filter(|_| with_tools || request.tools.is_empty())
+/// The schema of the answer, if the server is to enforce it. One that says nothing is for no server.
+pub(super) fn native_schema(with_tools: bool, only_objects: bool, request: &ChatRequest) -> Option<&Value> {
+    let schema = request.output_schema.as_deref().filter(|_| with_tools || request.tools.is_empty())?;
+    let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+    (is_object || schema.is_object() && !only_objects).then_some(schema)
 }
 
 /// What stands before the conversation: a schema that the server does not enforce is told to the model.
@@ -178,6 +192,20 @@ mod tests {
             (&openai["max_completion_tokens"], &openai["messages"][0]["content"]),
             (&json!(7), &json!("be brief"))
         );
+        assert_eq!(openai["stream_options"]["include_usage"], true);
+        // These two refuse what they do not know.
+        for strict in ["mistral", "cohere"] {
+            let body = body("m", Dialect::of(strict, true), &request());
+            let known = ["model", "stream", "tools", "tool_choice", "max_tokens", "messages"];
+            assert!(body.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{body}");
+        }
+        // It refuses a schema of anything but an object; the model is told that, as where there is none to enforce it.
+        let list = json!({"type": "array", "items": {"type": "string"}});
+        let list = ChatRequest { output_schema: Some(Arc::new(list)), tools: [].into(), ..request() };
+        let openai = body("m", Dialect::of("openai", true), &list);
+        assert_eq!(openai.get("response_format"), None);
+        assert!(openai["messages"][0]["content"].as_str().unwrap().contains("\"array\""));
+        assert!(body("m", Dialect::of("openai", false), &list).get("response_format").is_some());
         let without_tools = ChatRequest { tools: [].into(), ..request() };
         let local = body("m", Dialect::of("openai", false), &without_tools);
         assert_eq!(local["response_format"]["type"], "json_schema");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Url};
+use reqwest::{Client, StatusCode, Url};
 
 use super::fault;
 use super::key::ApiKey;
@@ -20,6 +20,9 @@ pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long a server may send nothing, unless said otherwise: a small machine that reads a long prompt takes minutes.
 pub(super) const IDLE: Duration = Duration::from_mins(5);
+
+/// So many times as long it may send what is nothing of the answer: some keep a connection alive while a request waits its turn.
+const STALL: u32 = 6;
 
 /// The longest body of an error that is read.
 pub(super) const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -97,6 +100,30 @@ impl Server {
     pub(super) fn silent(&self, waited: Duration) -> ModelError {
         let text = format!("no byte from {} for {}", self.shown, humantime::format_duration(waited));
         self.error(ModelErrorKind::Timeout, text)
+    }
+
+    /// How long it may say nothing of the answer, however much else it sends.
+    pub(super) fn stall(&self) -> Duration {
+        self.idle.saturating_mul(STALL)
+    }
+
+    /// The server keeps the connection alive, and that is all.
+    pub(super) fn stalled(&self) -> ModelError {
+        let waited = humantime::format_duration(self.stall());
+        let text = format!("nothing of the answer from {} for {waited}, although it sends", self.shown);
+        self.error(ModelErrorKind::Timeout, text)
+    }
+
+    /// What another status than 200 means. Where the address may be the reason, it is told.
+    pub(super) fn refused(&self, status: StatusCode, headers: &HeaderMap, said: &[u8]) -> ModelError {
+        let mut error = fault::of_status(status, headers, said);
+        let hint = match status.as_u16() {
+            300..400 => "a redirect is not followed: is it the address that the server has now",
+            404 | 405 => "are this address and the name of the model right",
+            _ => return error,
+        };
+        error.message = format!("{} (asked at {}; {hint}?)", error.message, self.shown);
+        error
     }
 
     /// The event with what it cost, and without the key.

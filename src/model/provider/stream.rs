@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decoder::ChatCompletions;
 use super::fault;
@@ -13,7 +13,7 @@ use super::request::{Dialect, body};
 use super::server::{MAX_ERROR_BODY, Shared};
 use crate::model::{ChatEvent, ChatRequest, ChatStream, ModelError};
 
-/// How long the counters of an answer are waited for that has said why it ends.
+/// How long the counters of an answer are waited for that has said why it ends, whatever else comes meanwhile.
 const TAIL: Duration = Duration::from_secs(5);
 
 enum State {
@@ -28,6 +28,31 @@ struct Open {
     server: Shared,
     response: Response,
     decoder: ChatCompletions,
+    waiting: Waiting,
+}
+
+/// Since when what is waited for.
+struct Waiting {
+    /// How much of the answer was heard, and when the last of it was.
+    words: u64,
+    heard: Instant,
+    /// Since when it is known why the answer ends.
+    finished: Option<Instant>,
+}
+
+impl Waiting {
+    fn begin() -> Self {
+        Self { words: 0, heard: Instant::now(), finished: None }
+    }
+
+    fn note(&mut self, decoder: &ChatCompletions) {
+        if decoder.words() != self.words {
+            (self.words, self.heard) = (decoder.words(), Instant::now());
+        }
+        if self.finished.is_none() && decoder.is_finished() {
+            self.finished = Some(Instant::now());
+        }
+    }
 }
 
 /// The stream of one turn. Dropping it closes the connection.
@@ -40,7 +65,10 @@ async fn step(state: State) -> Option<(Result<ChatEvent, ModelError>, State)> {
         State::Open(open) => open,
         State::Ended => return None,
         State::Cold(server, dialect, request) => match send(&server, dialect, request).await {
-            Ok(response) => Box::new(Open { server, response, decoder: ChatCompletions::new() }),
+            Ok(response) => {
+                let (decoder, waiting) = (ChatCompletions::new(), Waiting::begin());
+                Box::new(Open { server, response, decoder, waiting })
+            }
             Err(error) => return Some((Err(server.cleaned(error)), State::Ended)),
         },
     };
@@ -69,7 +97,7 @@ async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result
     }
     let headers = response.headers().clone();
     let said = error_body(response, server.idle).await;
-    let mut error = fault::of_status(status, &headers, &said);
+    let mut error = server.refused(status, &headers, &said);
     if has_tools && fault::refuses_tools(&error) {
         error.message = format!("{} (the model takes no tools: choose another one)", error.message);
     }
@@ -79,8 +107,9 @@ async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result
 /// The body of an error, as much of it as comes.
 async fn error_body(mut response: Response, idle: Duration) -> Vec<u8> {
     let mut body = Vec::new();
+    let until = Instant::now() + idle;
     while body.len() < MAX_ERROR_BODY
-        && let Ok(Ok(Some(piece))) = timeout(idle, response.chunk()).await
+        && let Ok(Ok(Some(piece))) = timeout_at(until, response.chunk()).await
     {
         body.extend_from_slice(&piece);
     }
@@ -102,11 +131,16 @@ impl Open {
             if self.decoder.is_over() {
                 return None;
             }
-            let is_finished = self.decoder.is_finished();
-            let bound = if is_finished { TAIL.min(self.server.idle) } else { self.server.idle };
-            match timeout(bound, self.response.chunk()).await {
+            let now = Instant::now();
+            let stalled = self.waiting.heard + self.server.stall();
+            let until = match self.waiting.finished {
+                Some(finished) => finished + TAIL.min(self.server.idle),
+                None => (now + self.server.idle).min(stalled),
+            };
+            match timeout_at(until, self.response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
                     self.decoder.push(&bytes);
+                    self.waiting.note(&self.decoder);
                     if self.decoder.is_no_stream() {
                         self.decoder.close(None);
                     }
@@ -117,7 +151,11 @@ impl Open {
                     self.decoder.close(Some(error));
                 }
                 Err(_) => {
-                    let error = self.server.silent(bound);
+                    let error = if until == stalled {
+                        self.server.stalled()
+                    } else {
+                        self.server.silent(self.server.idle)
+                    };
                     self.decoder.close(Some(error));
                 }
             }

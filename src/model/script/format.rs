@@ -1,5 +1,7 @@
 //! What a script is, and how it is read.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,9 @@ use crate::outcome::Usage;
 
 /// The version of the format that this program reads.
 const VERSION: u64 = 1;
+
+/// The longest script, in bytes. A file that is named by mistake may have no end.
+const MAX_BYTES: u64 = 64 << 20;
 
 const ROOT_KEYS: &[&str] = &["anabranch_script", "agents"];
 const ENTRY_KEYS: &[&str] = &["when", "turns", "then"];
@@ -52,8 +57,17 @@ impl Script {
     /// - [`ErrorKind::Script`]: it is not a script; the error names the place and what is wrong there.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let fail = |error: io::Error| {
             Error::caused_by(ErrorKind::Read { path: path.to_owned(), reason: error.to_string() }, error)
+        };
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(fail)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let reason = format!("it has more than {MAX_BYTES} bytes");
+            return Err(fail(io::Error::new(io::ErrorKind::FileTooLarge, reason)));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| {
+            fail(io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
         })?;
         Self::parse(&text, path)
     }

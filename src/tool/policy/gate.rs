@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::rule::Rule;
 use super::rules::{Effect, Ruling, Subject};
-use crate::context::{Answer, AnsweredBy, Decision, Question};
+use crate::context::{Answer, AnsweredBy, Decision, Question, RunContext};
 use crate::id::RunId;
 use crate::tool::context::ToolContext;
 use crate::tool::reply::ToolReply;
-use crate::tool::traits::Tool;
+use crate::tool::traits::{Risk, Tool};
 
 /// What the gate says of a call.
 pub(in crate::tool) enum Passed {
@@ -32,11 +32,11 @@ struct Grant {
 }
 
 impl Grants {
-    fn covers(&self, about: &str, cx: &ToolContext) -> bool {
+    fn covers(&self, about: &str, of: &RunContext) -> bool {
         let grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         grants.iter().filter(|grant| &*grant.about == about).any(|grant| match &grant.run {
             None => true,
-            Some(run) => cx.run().record().lineage().any(|above| above.origin.run_id == *run),
+            Some(run) => of.record().lineage().any(|above| above.origin.run_id == *run),
         })
     }
 
@@ -70,39 +70,28 @@ fn denied_by(ruling: &Ruling, tool: &dyn Tool) -> ToolReply {
     refusal(text, AnsweredBy::Policy)
 }
 
-/// Lets a call pass as it was ruled, or refuses it with what the model reads. May wait for a person.
-///
-/// # Cancel safety
-///
-/// Dropping it takes the question back.
-pub(in crate::tool) async fn pass(
-    ruling: Ruling,
+/// What a person is to be asked about a call that was ruled so; none if it passes as it is.
+pub(in crate::tool) fn question_about(
+    ruling: &Ruling,
     tool: &dyn Tool,
     args: &Map<String, Value>,
     cx: &ToolContext,
-) -> Result<Passed, ToolReply> {
-    match ruling.effect {
-        Effect::Allow => Ok(Passed::AsIs),
-        Effect::Deny => Err(denied_by(&ruling, tool)),
-        Effect::Ask => {
-            let agents = cx.run().agents();
-            let call = Subject { tool, args, agents: &agents };
-            let Some(about) = not_permitted(call, cx) else { return Ok(Passed::AsIs) };
-            // Boxed, since it is seldom and large.
-            Box::pin(ask(tool, args, about, cx)).await
-        }
+) -> Option<Arc<str>> {
+    if ruling.effect != Effect::Ask {
+        return None;
     }
+    let agents = cx.run().agents();
+    let asking = cx.runtime().policy.asking(Subject { tool, args, agents: &agents });
+    not_permitted(asking, &tool.spec().name, cx.run())
 }
 
-/// What a call is asked for that nobody has permitted for longer.
-fn not_permitted(call: Subject<'_>, cx: &ToolContext) -> Option<Arc<str>> {
-    let name = call.tool.spec().name.as_str();
+/// What a call of the tool `name` is asked for that nobody has permitted for longer.
+pub(super) fn not_permitted(asking: Vec<Option<&Rule>>, name: &str, run: &RunContext) -> Option<Arc<str>> {
     let about = |rule: Option<&Rule>| -> Arc<str> {
         rule.map_or_else(|| name.into(), |rule| format!("{name} by {rule}").into())
     };
-    let grants = cx.run().root().extension::<Grants>();
-    let mut asking = cx.runtime().policy.asking(call).into_iter().map(about);
-    asking.find(|about| !grants.covers(about, cx))
+    let grants = run.root().extension::<Grants>();
+    asking.into_iter().map(about).find(|about| !grants.covers(about, run))
 }
 
 fn of_rule(ruling: &Ruling) -> String {
@@ -112,7 +101,12 @@ fn of_rule(ruling: &Ruling) -> String {
     }
 }
 
-async fn ask(
+/// Asks a person about a call: it passes, or is refused with what the model reads.
+///
+/// # Cancel safety
+///
+/// Dropping it takes the question back.
+pub(in crate::tool) async fn ask(
     tool: &dyn Tool,
     args: &Map<String, Value>,
     about: Arc<str>,
@@ -138,10 +132,10 @@ async fn ask(
     if answer.permits() {
         return Ok(answer.args.map_or(Passed::AsIs, Passed::With));
     }
-    Err(denied(name, answer))
+    Err(denied(name, tool.risk(args), answer))
 }
 
-fn denied(name: &str, answer: Answer) -> ToolReply {
+fn denied(name: &str, risk: Risk, answer: Answer) -> ToolReply {
     let said = answer.text.map(|text| format!(" They say: {text}")).unwrap_or_default();
     let text = match answer.by {
         AnsweredBy::User => format!(
@@ -151,7 +145,9 @@ fn denied(name: &str, answer: Answer) -> ToolReply {
             "A call of {name} needs a person's permission, and nobody answered in time. Go on without it, and say what you would have done."
         ),
         AnsweredBy::Nobody | AnsweredBy::Policy | AnsweredBy::RunEnded => format!(
-            "A call of {name} needs a person's permission here, and nobody is there to ask. Say what you would change instead."
+            "A call of {name}{} needs a person's permission here, and nobody is there to ask. Say what you would change instead.",
+            // Where the call itself says its risk, that may have been the mistake.
+            if risk == Risk::High { " with a high risk" } else { "" }
         ),
     };
     let reply = refusal(text, answer.by);

@@ -59,7 +59,8 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(Before::Continue)))
     }
 
-    /// Decides after a call that succeeded, and took so long.
+    /// Decides after a call that succeeded, and took so long. It sees the arguments that the call was made with: those of a person who
+    /// changed them.
     fn after<'a>(
         &'a self,
         call: &'a HookedCall,
@@ -70,7 +71,7 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(After::Continue)))
     }
 
-    /// Decides after a call that failed.
+    /// Decides after a call that failed. It sees the arguments as [`Hook::after`] does.
     fn on_error<'a>(
         &'a self,
         call: &'a HookedCall,

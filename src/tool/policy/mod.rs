@@ -6,13 +6,15 @@
 mod gate;
 mod hooks;
 mod offered;
+mod reach;
 mod rule;
 mod rules;
 mod verdict;
 
-pub(super) use gate::{Passed, pass, ruled};
+pub(super) use gate::{Passed, ask, question_about, ruled};
 pub use hooks::{Decided, Hook, HookResult, Hooks};
-pub(crate) use offered::offered;
+pub(crate) use offered::{admitted, offered};
+pub use reach::Reach;
 pub use rule::Rule;
 pub use rules::{Effect, Policy, Ruling};
 pub use verdict::{After, Before, HookedCall, Redirect};

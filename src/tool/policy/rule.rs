@@ -8,15 +8,18 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::tool::traits::Tool;
 
 /// Says of which calls something holds: `[AGENT:]TOOL[(ARGUMENT=PATTERN;…)]`, such as `write_file`, `read_*`,
 /// `write_file(path=docs/**)` or `reviewer:edit_file`. Patterns are globs: `*` stops at a `/`, `**` does not.
 ///
-/// The case of letters in the name of an agent does not matter.
+/// The case of letters in the name of an agent does not matter. A pattern for tools leaves out those by which an agent answers
+/// ([`crate::tool::Tool::is_answer`]), such as `finish`: who wants to speak of one names it.
 ///
 /// An argument that is no text is compared as JSON. One that looks like a path is compared as it is, with its `.` and `..`
 /// resolved, and as what its tool says that it leads to ([`crate::tool::Tool::meaning`]): a rule that permits needs all of them to fit, one that
-/// asks or forbids any of them. A rule on the path of a tool that goes through directories is about where it begins.
+/// asks or forbids any of them. What a call comes upon is held against a rule on its path, too, and left out where the call could not
+/// have named it ([`crate::tool::ToolContext::reach`]).
 #[derive(Debug, Clone)]
 pub struct Rule {
     agent: Option<Pattern>,
@@ -65,16 +68,30 @@ impl Rule {
         &self.text
     }
 
-    /// Whether it speaks of some calls of this tool.
+    /// Whether it speaks of some calls of the tool of this name, if that is not one by which an agent answers.
     #[must_use]
     pub fn speaks_of(&self, tool: &str) -> bool {
         self.tool.matches(tool)
+    }
+
+    /// Whether it speaks of some calls of this tool: of one by which an agent answers only if it names it.
+    pub(super) fn concerns(&self, tool: &dyn Tool) -> bool {
+        let name = &tool.spec().name;
+        match &self.tool {
+            Pattern::Literal(literal) => literal == name,
+            Pattern::Glob(_) => !tool.is_answer() && self.speaks_of(name),
+        }
     }
 
     /// Whether it speaks of all calls of a tool that it speaks of, whatever their arguments.
     #[must_use]
     pub fn is_about_all_arguments(&self) -> bool {
         self.args.is_empty()
+    }
+
+    /// Whether what it speaks of depends on this argument.
+    pub(super) fn looks_at(&self, argument: &str) -> bool {
+        self.args.iter().any(|(name, _)| name == argument)
     }
 
     /// Whether it speaks of calls by this agent.

@@ -25,7 +25,7 @@ pub enum Effect {
 /// are allowed, and what changes something or says of itself that its risk is high is asked for.
 ///
 /// What is denied to an agent, or asked for, is so in the runs below it too, whoever their agents are: it cannot have another do it. What an agent
-/// is allowed, it alone is.
+/// is allowed, it alone is. That all tools are denied does not take from an agent the one by which it answers: see [`Rule`].
 ///
 /// A child has its parent's policy, or one that is [narrowed](Policy::narrowed_by): it can only do what its parent could.
 ///
@@ -156,9 +156,17 @@ impl Policy {
     }
 
     pub(crate) fn ruling(&self, call: Subject<'_>) -> Ruling {
-        let meaning = self.meaning(call);
+        self.ruling_as_meant(call, self.meaning(call).as_ref())
+    }
+
+    /// As [`Policy::ruling`], for arguments that mean what they say: their tool is not asked.
+    pub(super) fn ruling_as_said(&self, call: Subject<'_>) -> Ruling {
+        self.ruling_as_meant(call, None)
+    }
+
+    fn ruling_as_meant(&self, call: Subject<'_>, meaning: Option<&Map<String, Value>>) -> Ruling {
         let strictest = |one: Ruling, other: Ruling| if other.effect > one.effect { other } else { one };
-        let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning.as_ref()));
+        let rulings = self.layers.iter().map(|layer| layer.ruling(call, meaning));
         rulings.reduce(strictest).unwrap_or(Ruling { effect: Effect::Deny, rule: None, off_list_of: None })
     }
 
@@ -167,6 +175,11 @@ impl Policy {
     pub(crate) fn asking(&self, call: Subject<'_>) -> Vec<Option<&Rule>> {
         let meaning = self.meaning(call);
         self.layers.iter().flat_map(|layer| layer.asking(call, meaning.as_ref())).collect()
+    }
+
+    /// As [`Policy::asking`], for arguments that mean what they say.
+    pub(super) fn asking_as_said(&self, call: Subject<'_>) -> Vec<Option<&Rule>> {
+        self.layers.iter().flat_map(|layer| layer.asking(call, None)).collect()
     }
 
     /// What the call leads to, if a rule looks at that.
@@ -215,7 +228,7 @@ impl Layer {
         meaning: Option<&Map<String, Value>>,
     ) -> impl Iterator<Item = &(Effect, Rule)> {
         self.rules.iter().filter(move |(effect, rule)| {
-            concerns(*effect, rule, call.agents, &call.tool.spec().name)
+            concerns(*effect, rule, call.agents, call.tool)
                 && match rule.fits(call.args, meaning) {
                     Fits::Surely => true,
                     Fits::Perhaps => *effect > Effect::Allow,
@@ -238,8 +251,7 @@ impl Layer {
         if self.off_list_of(tool).is_some() {
             return Effect::Deny;
         }
-        let name = tool.spec().name.as_str();
-        let speaking = || self.rules.iter().filter(|(effect, rule)| concerns(*effect, rule, agents, name));
+        let speaking = || self.rules.iter().filter(|(effect, rule)| concerns(*effect, rule, agents, tool));
         let whole = speaking().filter(|(_, rule)| rule.is_about_all_arguments());
         let for_all = whole.map(|(effect, _)| *effect).max();
         // What holds of all calls cannot become better by what holds of some.
@@ -259,9 +271,9 @@ impl Layer {
 }
 
 /// Whether a rule is about calls of a tool by the first of these agents, above which the others are.
-fn concerns(effect: Effect, rule: &Rule, agents: &[&str], tool: &str) -> bool {
+fn concerns(effect: Effect, rule: &Rule, agents: &[&str], tool: &dyn Tool) -> bool {
     let reach = if effect == Effect::Allow { 1 } else { agents.len() };
-    rule.speaks_of(tool) && agents.iter().take(reach).any(|agent| rule.speaks_for(agent))
+    rule.concerns(tool) && agents.iter().take(reach).any(|agent| rule.speaks_for(agent))
 }
 
 #[cfg(test)]

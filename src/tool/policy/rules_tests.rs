@@ -7,6 +7,23 @@ use crate::tool::{ToolContext, ToolReply};
 
 struct Does(ToolSpec, Access, Risk);
 
+/// A tool by which an agent answers.
+struct Answers(Does);
+
+impl Tool for Answers {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn is_answer(&self) -> bool {
+        true
+    }
+
+    fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
+        self.0.call(args, cx)
+    }
+}
+
 fn does(access: Access) -> Does {
     let spec = ToolSpec { name: "it".into(), description: "Does it.".into(), parameters: json!({}) };
     Does(spec, access, if access == Access::Write { Risk::Medium } else { Risk::Low })
@@ -69,6 +86,27 @@ fn without_a_word_what_changes_something_or_is_risky_is_asked_for() {
     let open =
         ALL.map(|access| effect(&Policy::open(), &Does(does(access).0, access, Risk::High), &json!({})));
     assert_eq!(open, [Effect::Allow; 3]);
+}
+
+/// An agent of which all tools are denied can still say how it ended; who wants to take that from it, too, has to say so.
+#[test]
+fn a_pattern_for_tools_leaves_out_the_one_by_which_an_agent_answers() {
+    let (other, answers, args) = (does(Access::Read), Answers(does(Access::Read)), Map::new());
+    for rule in ["*", "agent:*", "*t", "i?", "{it,that}", "*(path=**)"] {
+        for whose in [Effect::Deny, Effect::Ask] {
+            let policy = with(Policy::default(), whose, rule);
+            let path = Map::from_iter([("path".to_owned(), json!("a"))]);
+            let effects =
+                [&other as &dyn Tool, &answers].map(|tool| policy.rule_on(tool, &path, "agent").effect);
+            assert_eq!(effects, [whose, Effect::Allow], "{rule}");
+            assert_eq!(policy.at_best(&answers, &["agent"]), Effect::Allow);
+        }
+    }
+    for rule in ["it", "agent:it", "a*:it"] {
+        let policy = with(Policy::default(), Effect::Deny, rule);
+        assert_eq!(policy.rule_on(&answers, &args, "agent").effect, Effect::Deny, "{rule}");
+        assert_eq!(policy.at_best(&answers, &["agent"]), Effect::Deny);
+    }
 }
 
 #[test]

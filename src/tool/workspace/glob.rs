@@ -6,6 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::closed::left_out;
 use super::report::{Report, count, escaped, shown};
 use super::root::{Place, Workspace, not_a_directory, outside};
 use super::stop::cancelled;
@@ -42,7 +43,13 @@ impl Workspace {
         let prefix = if from.relative() == base.relative() { "" } else { filter.literal_prefix() };
         let (mut report, mut unreadable) = (Report::default(), Vec::new());
         let (mut seen, mut matched, mut more) = (0, 0, false);
-        for found in Walk::new(self, &from, filter.names_hidden(), stop) {
+        let mut walk = Walk::new(self, &from, filter.names_hidden(), stop);
+        // A walk from the base would not have come to where the pattern begins.
+        let is_closed = from
+            .relative()
+            .ancestors()
+            .any(|place| !base.relative().starts_with(place) && self.is_closed(place));
+        for found in walk.by_ref().take(if is_closed { 0 } else { usize::MAX }) {
             match found {
                 Found::Stopped => return Err(cancelled()),
                 Found::Unreadable(note) => unreadable.push(note),
@@ -66,6 +73,7 @@ impl Workspace {
             let files = count(seen, "file", "files");
             report.note(&format!("no files match \"{}\" in {files}", escaped(&args.pattern)));
         }
+        report.extend(left_out(walk.left_out() + usize::from(is_closed)));
         report.notes(&unreadable, |n| {
             format!("cannot read {}", count(n, "more directory", "more directories"))
         });

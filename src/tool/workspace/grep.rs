@@ -12,6 +12,7 @@ use grep_searcher::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::closed::left_out;
 use super::glob::PathFilter;
 use super::report::{Report, capped, count, escaped, shown, size};
 use super::root::{Workspace, cannot_read, not_a_file};
@@ -75,7 +76,8 @@ impl Workspace {
             return Err(not_a_file(&place));
         } else {
             let hidden = filter.as_ref().is_some_and(PathFilter::names_hidden);
-            for found in Walk::new(self, &place, hidden, stop) {
+            let mut walk = Walk::new(self, &place, hidden, stop);
+            for found in walk.by_ref() {
                 match found {
                     Found::Stopped => return Err(cancelled()),
                     Found::Unreadable(note) => search.unreadable.push(note),
@@ -90,6 +92,7 @@ impl Workspace {
                     break;
                 }
             }
+            search.left_out = walk.left_out();
         }
         Ok(search.reply(&args.pattern))
     }
@@ -133,6 +136,7 @@ struct Search<'a> {
     hits: usize,
     files_hit: usize,
     files: usize,
+    left_out: usize,
     more: bool,
     binary: usize,
     too_large: Vec<String>,
@@ -165,6 +169,7 @@ impl<'a> Search<'a> {
             hits: 0,
             files_hit: 0,
             files: 0,
+            left_out: 0,
             more: false,
             binary: 0,
             too_large: Vec::new(),
@@ -241,6 +246,7 @@ impl<'a> Search<'a> {
         } else if self.hits == 0 {
             self.report.note(&format!("no hits for \"{}\" in {}", escaped(pattern), files(self.files)));
         }
+        self.report.extend(left_out(self.left_out));
         if self.binary > 0 {
             self.report.note(&format!("skipped {}", count(self.binary, "binary file", "binary files")));
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::closed::left_out;
 use super::report::{Report, count, shown, size};
 use super::root::{Workspace, is_git, unreadable};
 use super::stop::check;
@@ -32,7 +33,7 @@ impl Workspace {
     fn try_list(&self, args: &ListDirectoryArgs, stop: &dyn Fn() -> bool) -> Result<ToolReply, ToolReply> {
         let place = self.existing_dir(args.path.as_deref())?;
         let listed = self.dir().read_dir(place.path()).map_err(|e| unreadable(place.path(), &e))?;
-        let (mut names, mut unread) = (Vec::new(), false);
+        let (mut names, mut closed, mut unread) = (Vec::new(), 0, false);
         for entry in listed {
             check(stop)?;
             let entry = entry.map_err(|e| unreadable(place.path(), &e))?;
@@ -40,8 +41,17 @@ impl Workspace {
                 unread = true;
                 break;
             }
-            if !is_git(&entry.file_name()) {
-                names.push(entry.file_name());
+            let name = entry.file_name();
+            if is_git(&name) {
+                continue;
+            }
+            // What a link shows is where it leads.
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            let path = place.relative().join(&name);
+            if if is_link { self.is_link_closed(&path) } else { self.is_closed(&path) } {
+                closed += 1;
+            } else {
+                names.push(name);
             }
         }
         names.sort();
@@ -55,11 +65,12 @@ impl Workspace {
         }
         let (total, more) = (names.len(), if unread { "more than " } else { "" });
         let entries = count(total, "entry", "entries");
-        if total == 0 {
+        if total == 0 && closed == 0 {
             report.note("the directory is empty");
         } else if listed < total || unread {
             report.note(&format!("{listed} of {more}{entries} shown; glob finds files by name"));
         }
+        report.extend(left_out(closed));
         Ok(ToolReply::ok(report.finish()).shown_as(format!("{more}{entries} in {}", place.shown())))
     }
 

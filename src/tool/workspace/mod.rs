@@ -12,6 +12,9 @@
 //! answer on every machine. What is asked for by path is searched even if it is hidden or ignored, and a glob that
 //! names a dot file finds dot files. Walks do not follow symbolic links.
 //!
+//! What the rules on a tool's `path` forbid is not shown by a walk from above either, nor by a listing; nor is what a person would have
+//! to be asked for. How many places were left out is said, and not which ([`Workspace::closed_where`]).
+//!
 //! `.git` is closed to every tool, to reading as to writing: its configuration may hold credentials, and its hooks are
 //! programs that run later.
 //!
@@ -36,6 +39,7 @@
 //! | `changed_meanwhile` | somebody else changed the file during an edit |
 //! | `cancelled` | `stop` said so |
 
+mod closed;
 mod edit;
 mod glob;
 mod grep;

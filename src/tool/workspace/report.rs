@@ -47,6 +47,11 @@ impl Report {
         self.notes.push(format!("[{}]", capped(note, NOTE_CHARS)));
     }
 
+    /// Adds a note if there is one.
+    pub(super) fn extend(&mut self, note: Option<String>) {
+        self.notes.extend(note.map(|note| format!("[{note}]")));
+    }
+
     /// Adds notes of one kind; of many only some, and `rest` says it for the number of the others.
     pub(super) fn notes(&mut self, notes: &[String], rest: impl Fn(usize) -> String) {
         for note in notes.iter().take(NOTES_OF_A_KIND) {

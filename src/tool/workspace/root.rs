@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata};
 
+use super::closed::Closed;
 use super::report::shown;
 use super::suggest;
 use crate::error::{Error, ErrorKind, Result};
@@ -28,6 +29,7 @@ const MAX_LINKS: usize = 40;
 #[derive(Debug, Clone)]
 pub struct Workspace {
     inner: Arc<Inner>,
+    closed: Closed,
 }
 
 #[derive(Debug)]
@@ -65,13 +67,21 @@ impl Workspace {
         // A directory can be opened without the right to list it: say so now, not in the first tool call.
         handle.entries().map_err(read_error)?;
         let inner = Inner { root, given, dir: handle, changing: Mutex::new(()) };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), closed: Closed::default() })
     }
 
     /// The directory, absolute and without symbolic links.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.inner.root
+    }
+
+    pub(super) fn closed(&self) -> &Closed {
+        &self.closed
+    }
+
+    pub(super) fn with_closed(&self, closed: Closed) -> Self {
+        Self { inner: Arc::clone(&self.inner), closed }
     }
 
     /// The handle that everything is opened through.

@@ -21,7 +21,11 @@ pub(super) fn not_found(workspace: &Workspace, place: &Place, given: &str) -> To
     let found = similar(workspace, place.relative());
     if let Some((dir, names)) = found {
         let parent = place.relative().parent().unwrap_or(Path::new(""));
-        if names.is_empty() && dir != parent && !dir.as_os_str().is_empty() {
+        if names.is_empty()
+            && dir != parent
+            && !dir.as_os_str().is_empty()
+            && !workspace.is_closed_or_below(&dir)
+        {
             text.push_str(&format!("; {} does", shown(&dir)));
         } else if !names.is_empty() {
             text.push_str(&format!("; did you mean {}?", names.join(" or ")));
@@ -35,6 +39,7 @@ fn similar(workspace: &Workspace, missing: &Path) -> Option<(PathBuf, Vec<String
     // A path that begins with the name of the workspace itself, as seen from its parent.
     if let Some(rest) = workspace.root().file_name().and_then(|name| missing.strip_prefix(name).ok())
         && !rest.as_os_str().is_empty()
+        && !workspace.is_closed_or_below(rest)
         && workspace.dir().symlink_metadata(rest).is_ok()
     {
         return Some((PathBuf::new(), vec![shown(rest)]));
@@ -50,7 +55,7 @@ fn similar(workspace: &Workspace, missing: &Path) -> Option<(PathBuf, Vec<String
             .map(|entry| entry.file_name())
             .filter(|name| !is_git(name))
             .map(|name| (likeness(&wanted, &name.to_string_lossy().to_lowercase()), ancestor.join(name)))
-            .filter(|(score, _)| *score >= SIMILAR)
+            .filter(|(score, path)| *score >= SIMILAR && !workspace.is_link_closed(path))
             .collect();
         // By name among equals: a directory is not listed in any order.
         scored.sort_by(|one, two| two.0.total_cmp(&one.0).then_with(|| one.1.cmp(&two.1)));

@@ -90,8 +90,12 @@ impl Workspace {
         K: Fn(&Map<String, Value>) -> Option<String> + Send + Sync + 'static,
         F: Fn(&Workspace, &A, &dyn Fn() -> bool) -> ToolReply + Send + Sync + 'static,
     {
-        let spec =
-            ToolSpec { name: name.into(), description: description.into(), parameters: parameters_of::<A>() };
+        let mut parameters = parameters_of::<A>();
+        // It says no more than that they are the arguments of the tool.
+        if let Some(schema) = parameters.as_object_mut() {
+            schema.remove("description");
+        }
+        let spec = ToolSpec { name: name.into(), description: description.into(), parameters };
         let run =
             Arc::new(move |workspace: &Workspace, args: Map<String, Value>, stop: &dyn Fn() -> bool| {
                 parse_arguments::<A>(args)
@@ -149,8 +153,13 @@ where
 
     fn call<'a>(&'a self, args: Map<String, Value>, cx: ToolContext) -> BoxFuture<'a, ToolReply> {
         Box::pin(async move {
-            let (workspace, run, token) =
-                (self.workspace.clone(), Arc::clone(&self.run), cx.run().token().clone());
+            let workspace = match cx.reach(&args, "path") {
+                Some(reach) => {
+                    self.workspace.closed_where(move |place| !reach.covers(place.to_string_lossy()))
+                }
+                None => self.workspace.clone(),
+            };
+            let (run, token) = (Arc::clone(&self.run), cx.run().token().clone());
             let work = move || run(&workspace, args, &|| token.is_cancelled());
             match cx.run().blocking(work).await {
                 Ok(reply) => reply,

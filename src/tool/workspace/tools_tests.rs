@@ -1,8 +1,9 @@
 use serde_json::json;
 
-use super::super::test_kit::Kit;
+use super::super::test_kit::{Kit, text};
 use super::*;
 use crate::tool::test_kit::{Bench, error_of};
+use crate::tool::{Effect, Policy};
 
 fn bench(kit: &Kit) -> Bench {
     Bench::new(kit.workspace.add_to(&Toolset::new()).unwrap())
@@ -71,11 +72,62 @@ async fn writing_waits_to_be_allowed() {
     assert_eq!(error_of(&bench.call("edit_file", edit).await.reply).0, "tool_denied");
 }
 
+/// What a rule on the path forbids cannot be had by beginning above it: each walk leaves it out, and says that it did.
+#[tokio::test]
+async fn a_walk_from_above_shows_nothing_that_a_rule_forbids() {
+    let kit = Kit::with(&[
+        ("secrets/key", "needle k"),
+        ("secrets/old/key", "needle o"),
+        ("src/.env", "needle e"),
+        ("src/a.rs", "needle a"),
+    ]);
+    let mut bench = bench(&kit);
+    bench.policy = Policy::default().with(Effect::Deny, "*(path=secrets/**)".parse().unwrap());
+    for (tool, args, expected) in [
+        (
+            "grep",
+            json!({ "pattern": "needle" }),
+            "src/a.rs:1:needle a\n[2 places left out, since a rule forbids them]",
+        ),
+        (
+            "grep",
+            json!({ "pattern": "needle", "path": "secrets" }),
+            "[no hits for \"needle\" in 0 files]\n[2 places left out, since a rule forbids them]",
+        ),
+        ("glob", json!({ "pattern": "**" }), "src/a.rs\n[2 places left out, since a rule forbids them]"),
+        (
+            "glob",
+            json!({ "pattern": "secrets/old/*" }),
+            "[no files match \"secrets/old/*\" in 0 files]\n[1 place left out, since a rule forbids it]",
+        ),
+        ("list_directory", json!({}), "secrets/\nsrc/"),
+        ("list_directory", json!({ "path": "secrets" }), "[2 places left out, since a rule forbids them]"),
+    ] {
+        assert_eq!(text(&bench.call(tool, args.clone()).await.reply), expected, "{tool} {args}");
+    }
+    let named = bench.call("grep", json!({ "pattern": "needle", "path": "secrets/key" })).await.reply;
+    assert_eq!(error_of(&named).0, "tool_denied");
+    // A rule on one tool is a rule on that tool, one on other arguments says nothing of places, and the agent is looked at too.
+    for other in ["glob(path=secrets/**)", "grep(pattern=other;path=secrets/**)", "other:*(path=secrets/**)"]
+    {
+        bench.policy = Policy::default().with(Effect::Deny, other.parse().unwrap());
+        let reply = bench.call("grep", json!({ "pattern": "needle" })).await.reply;
+        assert_eq!(
+            text(&reply),
+            "secrets/key:1:needle k\nsecrets/old/key:1:needle o\nsrc/a.rs:1:needle a",
+            "{other}"
+        );
+    }
+    // By a list of what is to be asked for, where nobody was: a place that nobody was asked for is left out.
+    bench.policy = Policy::default().with(Effect::Ask, "grep(path=secrets/*)".parse().unwrap());
+    let reply = bench.call("grep", json!({ "pattern": "needle" })).await.reply;
+    assert_eq!(text(&reply), "src/a.rs:1:needle a\n[2 places left out, since a rule forbids them]");
+}
+
 /// A rule on a path holds for whatever leads to the place: other spellings, absolute paths, symbolic links.
 #[cfg(unix)]
 #[test]
 fn a_rule_on_a_path_is_about_the_place() {
-    use crate::tool::{Effect, Policy};
     let kit = Kit::new();
     kit.file("secret/key", "k");
     kit.file("docs/a.md", "a");

@@ -44,6 +44,8 @@ pub(super) struct Walk<'a> {
     rules_from: PathBuf,
     hidden: bool,
     stop: &'a dyn Fn() -> bool,
+    /// How many places were passed over because they are closed.
+    left_out: usize,
     /// What to visit, the next one last.
     todo: Vec<Entry>,
 }
@@ -69,7 +71,12 @@ impl<'a> Walk<'a> {
             rules = self::rules(&workspace.root().join(from.relative()));
         }
         let start = Entry { path: from.relative().to_owned(), is_dir: true };
-        Self { workspace, rules, rules_from, hidden, stop, todo: vec![start] }
+        Self { workspace, rules, rules_from, hidden, stop, left_out: 0, todo: vec![start] }
+    }
+
+    /// How many places it has passed over because they are closed.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Lists a directory: its children are what to visit next.
@@ -111,7 +118,13 @@ impl<'a> Walk<'a> {
             return false;
         }
         let Ok(path) = entry.path.strip_prefix(&self.rules_from) else { return false };
-        !self.rules.as_mut().is_some_and(|rules| rules.matched(path, entry.is_dir).is_ignore())
+        if self.rules.as_mut().is_some_and(|rules| rules.matched(path, entry.is_dir).is_ignore()) {
+            return false;
+        }
+        // Last, so that what would not be searched anyway is not counted.
+        let is_closed = self.workspace.is_closed(&entry.path);
+        self.left_out += usize::from(is_closed);
+        !is_closed
     }
 }
 

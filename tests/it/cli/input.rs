@@ -93,6 +93,21 @@ fn a_schema_that_is_none_is_2() {
     }
 }
 
+/// A flag that names a file without an end is answered as soon as it is clear that it is not what was meant.
+#[cfg(unix)]
+#[test]
+fn a_file_without_an_end_is_2() {
+    for flags in [
+        ["run", "--schema", "/dev/zero", "x"],
+        ["run", "--model", "script:/dev/zero", "x"],
+        ["plan", "--graph", "/dev/zero", "x"],
+    ] {
+        let ran = finish(anabranch(&flags));
+        assert_eq!((ran.status, &*ran.stdout), (2, ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains("/dev/zero") && ran.stderr.contains("more than"), "{}", ran.stderr);
+    }
+}
+
 /// A file that is binary, not UTF-8, or 2 GB large is answered, quickly, and the run goes on.
 #[test]
 fn no_file_of_the_workspace_is_too_much() {

@@ -157,6 +157,12 @@ fn limits_and_signals_end_a_graph_like_any_run() {
     let args = ["--graph", "graph.json", "--execute", "--output", "jsonl"];
     let ran = finish(scripted(&script, &[&args[..], &["--timeout", "300ms"]].concat())).verified();
     assert_eq!((ran.status, ran.of_kind("run_finished").len()), (3, 3), "{}", ran.stderr);
+    // A planner that may have no turn does not begin three times.
+    let none = ["an objective", "--max-turns", "0", "--output", "jsonl"];
+    let ran = finish(scripted(&script, &none)).verified();
+    assert_eq!(ran.status, 3, "{}", ran.stderr);
+    let attempts = ran.of_kind("planning_update");
+    assert_eq!(attempts.iter().filter(|update| update["phase"] == "generation").count(), 1);
     #[cfg(unix)]
     {
         let running = Running::until(scripted(&script, &args), |message| message["type"] == "chunk");

@@ -123,6 +123,17 @@ async fn code_in_a_process_of_its_own_is_code() {
         let error = observations(&played)[0]["error"].as_str().unwrap().to_owned();
         assert!(error.contains(text), "{program}: {error}");
     }
+    // One that says more than a program may.
+    if Path::new("/bin/sh").exists() {
+        let flood = "read line; yes '{\"log\":{\"severity\":\"info\",\"text\":\"x\"}}' | head -n 5000;
+            echo '{\"ended\":{\"result\":{\"Ok\":\"7\"},\"lines_left_out\":1}}'";
+        let played = stage(ChildProcess::new("/bin/sh", ["-c", flood]), &["return 1"]).play().await;
+        let seen = &observations(&played)[0];
+        assert_eq!(seen["result"], json!(7), "{seen}");
+        assert_eq!(seen["logs"].as_array().unwrap().last(), Some(&json!("(4001 more lines are left out)")));
+        let said = |body: &MessageBody| matches!(body, MessageBody::LogUpdate(_));
+        assert_eq!(played.log.iter().filter(|message| said(message.body())).count(), 1_000);
+    }
     outlives_the_thread_that_began_it().await;
     // After a cancel no process is left.
     let stage = stage(process(), &["await tools.chaos_sleep({ ms: 0 }); while (true) {}"]);

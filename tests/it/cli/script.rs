@@ -102,6 +102,7 @@ fn bad_usage_says_what_and_where() {
     std::fs::write(place.0.path().join("latin.js"), [b'a', 0xFF]).unwrap();
     for (args, texts) in [
         (vec!["review.js"], vec!["at line 2: SyntaxError", "your code, line 2: const b = ;"]),
+        (vec!["review.js"], vec!["';' (your code", "= ;); mend the script"]),
         (vec!["empty.js"], vec!["it is empty"]),
         (vec!["latin.js"], vec!["save it as UTF-8"]),
         (vec!["nope.js"], vec!["invalid value 'nope.js' for 'FILE'", "name a file"]),
@@ -118,6 +119,13 @@ fn bad_usage_says_what_and_where() {
     let place = Place::new("return 1");
     let output = place.run(&["review.js", "--input", "a=1", "--input", "a=2"]);
     assert!(err(&output).contains("it is given twice"), "{}", err(&output));
+}
+
+#[test]
+fn a_script_may_say_in_its_first_line_what_runs_it() {
+    let place = Place::new("\u{feff}#!/usr/bin/env -S anabranch script\nreturn 7\n");
+    let output = place.run(&["review.js", "--output", "text"]);
+    assert_eq!((output.status.code(), out(&output).trim()), (Some(0), "7"), "{}", err(&output));
 }
 
 #[test]

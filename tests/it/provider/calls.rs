@@ -77,6 +77,36 @@ async fn silence_has_a_bound_that_the_message_names() {
 }
 
 #[tokio::test]
+async fn a_server_that_only_keeps_the_connection_alive_is_waited_for_so_long_and_no_longer() {
+    let half = event(json!({"content": "half"}), None);
+    for (name, body, drip) in [
+        ("openai:m", "", ": ping\n\n"),
+        ("openai:m", half.as_str(), ": ping\n\n"),
+        ("openai:m", "", "data: {\"choices\":[{\"index\":0,\"delta\":{}}]}\n\n"),
+        ("openai:m", "", "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\n"),
+        ("anthropic:m", "", "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+        ("ollama:m", "", "{\"message\":{\"content\":\"\"},\"done\":false}\n"),
+    ] {
+        let mock = Mock::new(vec![Answer::sse(body).drips(drip)]).await;
+        let model = mock.builder(name).idle_timeout(Duration::from_millis(100)).build_with(|_| None).unwrap();
+        let told = ask(&model, hello()).await;
+        assert!(
+            told.end.starts_with("timeout: nothing of the answer from http://127.0.0.1")
+                && told.end.ends_with("for 600ms, although it sends"),
+            "{name} {drip}: {}",
+            told.end
+        );
+        assert_eq!(told.text, if body.is_empty() { "" } else { "half" });
+    }
+    // An answer that is whole is one, whatever is sent after it.
+    let whole = says("a").replace("data: [DONE]\n\n", "");
+    let mock = Mock::new(vec![Answer::sse(whole).drips(": ping\n\n")]).await;
+    let model =
+        mock.builder("openai:m").idle_timeout(Duration::from_millis(100)).build_with(|_| None).unwrap();
+    assert_eq!(ask(&model, hello()).await.line(), "end_turn |  | \"a\" | ");
+}
+
+#[tokio::test]
 async fn what_may_succeed_later_is_tried_again_and_the_rest_is_not() {
     let json = "content-type: application/json\r\n";
     for (status, requests) in [
@@ -110,6 +140,25 @@ async fn a_server_that_is_not_there_is_named() {
         let told = ask(&model, hello()).await;
         assert!(told.end.starts_with(&format!("network: cannot reach {url}: ")), "{}", told.end);
         assert!(told.end.contains("refused"), "{}", told.end);
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_may_be_wrong_is_named() {
+    for (status, said) in [
+        ("404 Not Found", "are this address and the name of the model right?)"),
+        ("301 Moved Permanently", "a redirect is not followed: is it the address that the server has now?)"),
+    ] {
+        for name in ["openai:m", "anthropic:m", "ollama:m"] {
+            let headers = "location: http://127.0.0.1:1/elsewhere\r\n";
+            let mock = Mock::new(vec![Answer::with(status, headers, "no page")]).await;
+            let told = ask(&mock.model(name), hello()).await;
+            let expected = format!(
+                "bad_request: the server answered {status}: no page (asked at {}; {said}",
+                mock.url()
+            );
+            assert_eq!(told.end, expected, "{name}");
+        }
     }
 }
 

@@ -198,3 +198,122 @@ async fn a_filtered_answer_and_an_unknown_reason_are_what_they_say() {
     let (ran, _) = play(vec![answer("eos_token")], Toolset::new()).await;
     assert_eq!(ran.outcome.result(), Some(&json!("a")));
 }
+
+/// An event of Anthropic's protocol.
+fn anthropic(kind: &str, mut event: Value) -> String {
+    event["type"] = json!(kind);
+    format!("event: {kind}\ndata: {event}\n\n")
+}
+
+#[tokio::test]
+async fn c02_calls_with_one_label_are_as_many_calls_in_every_protocol() {
+    let start = anthropic("message_start", json!({"message": {"usage": {"input_tokens": 1}}}));
+    let block = |index: u64, pieces: &[&str]| {
+        let begun = json!({"type": "tool_use", "id": "same", "name": "chaos_error", "input": {}});
+        let begin = anthropic("content_block_start", json!({"index": index, "content_block": begun}));
+        let piece = |piece: &&str| {
+            let delta = json!({"type": "input_json_delta", "partial_json": piece});
+            anthropic("content_block_delta", json!({"index": index, "delta": delta}))
+        };
+        let pieces: String = pieces.iter().map(piece).collect();
+        format!("{begin}{pieces}{}", anthropic("content_block_stop", json!({"index": index})))
+    };
+    let end = |reason: &str| {
+        let delta = anthropic("message_delta", json!({"delta": {"stop_reason": reason}, "usage": {}}));
+        format!("{delta}{}", anthropic("message_stop", json!({})))
+    };
+    let calls = [
+        block(0, &["{\"mess", "age\":\"one\"}"]),
+        block(1, &["{\"message\":\"two\"}"]),
+        block(2, &["{\"message\":\"two\"}"]),
+    ];
+    let text = json!({"type": "text", "text": "done"});
+    let done = anthropic("content_block_start", json!({"index": 0, "content_block": text.clone()}))
+        + &anthropic(
+            "content_block_delta",
+            json!({"index": 0, "delta": {"type": "text_delta", "text": "done"}}),
+        )
+        + &anthropic("content_block_stop", json!({"index": 0}));
+    let mock = Mock::new(vec![
+        Answer::sse(format!("{start}{}{}", calls.concat(), end("tool_use"))),
+        Answer::sse(format!("{start}{done}{}", end("end_turn"))),
+    ])
+    .await;
+    let ran = run(mock.model("anthropic:m"), all_tools()).await;
+    let said = |text: &str| ran.timeline().matches(text).count();
+    assert_eq!(
+        (said("chaos_error {\"message\":\"one\"}"), said("chaos_error {\"message\":\"two\"}")),
+        (1, 2),
+        "{}",
+        ran.timeline()
+    );
+    let results = mock.requests()[1]["messages"][2]["content"].as_array().cloned().unwrap_or_default();
+    let ids: std::collections::HashSet<String> =
+        results.iter().map(|result| result["tool_use_id"].to_string()).collect();
+    assert_eq!((results.len(), ids.len()), (3, 3), "{}", mock.requests()[1]);
+}
+
+#[tokio::test]
+async fn what_a_provider_does_not_answer_is_told_with_its_reason_and_not_asked_again() {
+    let gemini = |value: Value| Answer::sse(format!("data: {value}\n\n"));
+    let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {}});
+    let html = || Answer::with("200 OK", "content-type: text/html\r\n", "<html>busy</html>");
+    for (name, answer, said) in [
+        (
+            "gemini:m",
+            gemini(blocked),
+            "(bad_request): the provider does not answer this prompt: PROHIBITED_CONTENT",
+        ),
+        (
+            "gemini:m",
+            gemini(json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]})),
+            "the provider ended the turn with an error",
+        ),
+        (
+            "gemini:m",
+            gemini(json!({"candidates": [{"finishReason": "RECITATION"}]})),
+            "the provider withheld the rest of the answer",
+        ),
+        ("anthropic:m", html(), "(protocol): the answer is no event stream (asked at http://127.0.0.1"),
+        ("ollama:m", html(), "the answer begins with: <html>busy</html>"),
+    ] {
+        let mock = Mock::new(vec![answer]).await;
+        let ran = run(mock.model(name), Toolset::new()).await;
+        let error = ran.outcome.error_text().unwrap_or_default();
+        assert!(error.contains(said), "{name}: {error}");
+        assert_eq!(mock.requests().len(), 1, "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_ends_of_openais_responses_are_what_they_say() {
+    let answer = |last: Value| {
+        let delta = |kind: &str, text: &str| json!({"type": kind, "output_index": 0, "content_index": 0, "delta": text});
+        let events =
+            [delta("response.output_text.delta", "half"), delta("response.refusal.delta", " no"), last];
+        Answer::sse(events.map(|event| format!("data: {event}\n\n")).concat())
+    };
+    let end = |status: &str, more: Value| {
+        let mut response = json!({"id": "r", "model": "m", "status": status, "output": []});
+        response.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        answer(json!({"type": format!("response.{status}"), "response": response}))
+    };
+    let incomplete = |reason: &str| end("incomplete", json!({"incomplete_details": {"reason": reason}}));
+    let broken = json!({"error": {"code": "server_error", "message": "it broke"}});
+    for (answer, told, partial) in [
+        (end("completed", json!({})), "completed", Value::Null),
+        (end("failed", broken), "the model call failed (server): it broke", json!("half no")),
+        (end("failed", json!({})), "(server): the provider does not say why it failed", json!("half no")),
+        (incomplete("max_output_tokens"), "the answer reached the output limit", json!("half no")),
+        (incomplete("content_filter"), "the provider withheld the rest", json!("half no")),
+    ] {
+        let mock = Mock::new(vec![answer]).await;
+        let ran = run(mock.model("openai_resp:m"), Toolset::new()).await;
+        let text = ran.outcome.error_text().unwrap_or_else(|| "completed".to_owned());
+        assert!(text.contains(told), "{text}");
+        assert_eq!(ran.outcome.partial().cloned().unwrap_or_default(), partial, "{text}");
+        if told == "completed" {
+            assert_eq!(ran.outcome.result(), Some(&json!("half no")));
+        }
+    }
+}

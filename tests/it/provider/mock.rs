@@ -34,6 +34,8 @@ enum End {
     Break,
     /// Nothing more, until the client leaves.
     Stall,
+    /// This again and again, until the client leaves.
+    Drip(&'static str),
 }
 
 impl Answer {
@@ -50,6 +52,12 @@ impl Answer {
 
     pub fn stalls(mut self) -> Self {
         self.end = End::Stall;
+        self
+    }
+
+    /// Goes on with this for ever, every few milliseconds.
+    pub fn drips(mut self, piece: &'static str) -> Self {
+        self.end = End::Drip(piece);
         self
     }
 
@@ -144,6 +152,12 @@ async fn serve(mut socket: TcpStream, answers: &[Answer], seen: &Mutex<Vec<Value
     socket.write_all(format!("{}{announced}\r\n", answer.head).as_bytes()).await?;
     for piece in &answer.pieces {
         socket.write_all(piece).await?;
+    }
+    if let End::Drip(piece) = answer.end {
+        loop {
+            socket.write_all(piece.as_bytes()).await?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
     if answer.end == End::Stall {
         // The client's side ends, and nothing else: it sends no more.
