@@ -24,6 +24,8 @@ pub struct Caller {
     emit: Emitter,
     tools: Toolset,
     runtime: Arc<AgentRuntime>,
+    /// What the labels that it makes begin with.
+    id_prefix: Arc<str>,
 }
 
 /// A call that is to be announced.
@@ -89,7 +91,8 @@ impl Caller {
     /// The calls of `run` to `tools`.
     #[must_use]
     pub fn new(run: RunContext, emit: Emitter, tools: Toolset, runtime: Arc<AgentRuntime>) -> Self {
-        Self { run, emit, tools, runtime }
+        let id_prefix = format!("call_{}_", run.run_id().short()).into();
+        Self { run, emit, tools, runtime, id_prefix }
     }
 
     /// The same run's calls to these tools.
@@ -139,11 +142,17 @@ impl Caller {
     ///
     /// As [`Emitter::send`].
     pub async fn announce(&self, call: NewCall) -> Announced {
+        let (call, message) = self.announcement(call);
+        self.emit.send(message).await;
+        call
+    }
+
+    /// As [`Caller::announce`], with what is to be said: for those who say it themselves.
+    pub(crate) fn announcement(&self, call: NewCall) -> (Announced, MessageBody) {
         let NewCall { id, name, args, message, via } = call;
         let message = message.or_else(|| self.tools.get(&name)?.status_text(&args));
         let call_index = self.run.mint_call_index();
-        let id =
-            id.unwrap_or_else(|| ToolCallId::new(format!("call_{}_{call_index}", self.run.run_id().short())));
+        let id = id.unwrap_or_else(|| ToolCallId::new(format!("{}{call_index}", self.id_prefix)));
         let update = Arc::new(ToolCallUpdate {
             tool_call_id: id,
             call_index,
@@ -153,8 +162,8 @@ impl Caller {
             via,
             extra: Extra::default(),
         });
-        self.emit.send(MessageBody::ToolCallUpdate(Arc::clone(&update))).await;
-        Announced { update, since: self.run.root().clock().now() }
+        let message = MessageBody::ToolCallUpdate(Arc::clone(&update));
+        (Announced { update, since: self.run.root().clock().now() }, message)
     }
 
     /// Makes the call that was announced, with these arguments or with the reply to unusable ones. The caller then says its
@@ -178,6 +187,13 @@ impl Caller {
     ///
     /// As [`Emitter::send`].
     pub async fn answer(&self, made: Made) -> Invoked {
+        let (invoked, message) = self.result(made);
+        self.emit.send(message).await;
+        invoked
+    }
+
+    /// As [`Caller::answer`], with what is to be said: for those who say it themselves.
+    pub(crate) fn result(&self, made: Made) -> (Invoked, MessageBody) {
         let Made { call: Announced { update, since }, invoked } = made;
         let result = match &invoked.reply.for_model {
             Value::Object(object) => object.clone(),
@@ -193,7 +209,6 @@ impl Caller {
             message: invoked.reply.for_person.clone(),
             extra: Extra::default(),
         };
-        self.emit.send(result).await;
-        invoked
+        (invoked, result.into())
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
-use tokio::time::{Instant, Sleep};
 
 use super::encode::read_json;
 use super::guest::MAX_PENDING;
+use super::patience::Patience;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
 use super::running::{Done, Running};
 use crate::message::{MessageBody, Severity, cap_text};
@@ -59,48 +59,8 @@ pub(crate) struct Played {
     pub(crate) aborted: Option<String>,
 }
 
-/// How long what a program started waits for the program to be done with the last answers. While it does, one thing happens after
-/// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
-const PATIENCE: Duration = Duration::from_millis(10);
-
-/// How long it is waited for in all, where one answer follows the other and the program is never done with them: one whose calls are
-/// refused as fast as it makes them would have everything else wait for ever.
-const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
-
 /// So many events of the program are heard before somebody else has a turn: one that talks without a pause holds nobody up.
 const EVENTS: u32 = 64;
-
-/// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
-/// done sooner than a timer is set.
-struct Patience {
-    since: Instant,
-    until: Instant,
-    timer: Pin<Box<Sleep>>,
-}
-
-impl Patience {
-    fn begin() -> Self {
-        let since = Instant::now();
-        let until = since + PATIENCE;
-        Self { since, until, timer: Box::pin(tokio::time::sleep_until(until)) }
-    }
-
-    /// An answer goes to a program that was done with those before, or that still has some.
-    fn renew(&mut self, was_idle: bool) {
-        let now = Instant::now();
-        if was_idle {
-            self.since = now;
-        }
-        self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
-    }
-
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.timer.deadline() != self.until {
-            self.timer.as_mut().reset(self.until);
-        }
-        self.timer.as_mut().poll(cx)
-    }
-}
 
 /// What is under way for a program.
 struct Play<'a> {
@@ -120,7 +80,16 @@ struct Play<'a> {
     is_patient: bool,
     /// How long the last answer is waited for.
     patience: Patience,
+    /// What a tool's panic said, until its result is in the log.
+    panicked: Option<String>,
     played: Played,
+}
+
+/// A call that is to be said and then made.
+struct Admitted {
+    call: Announced,
+    message: MessageBody,
+    args: Result<Map<String, Value>, ToolReply>,
 }
 
 enum Next {
@@ -154,6 +123,7 @@ impl Bridge<'_> {
             is_idle: false,
             is_patient: true,
             patience: Patience::begin(),
+            panicked: None,
             played: Played {
                 ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
                 logs: Vec::new(),
@@ -173,12 +143,14 @@ impl Bridge<'_> {
         if let Some(kind) = why {
             play.played.ended = self.close(&mut play, kind).await;
         }
+        let has_failed = play.played.ended.result.is_err();
         if why.is_none() && !play.open.is_empty() {
-            let calls = play.open.len();
-            play.played.logs.push(format!("(calls that were not awaited, and were ended: {calls})"));
+            let (calls, which) = (play.open.len(), if has_failed { "under way" } else { "not awaited" });
+            play.played.logs.push(format!("(calls that were {which}, and were ended: {calls})"));
         }
         for call in play.open.into_values() {
             let text = match why {
+                None if has_failed => "the program failed before this call ended",
                 None => "the program ended before this call did; await what you call",
                 Some(GuestErrorKind::TimedOut) => "the program's time was over before this call ended",
                 Some(_) => "the program was ended before this call did",
@@ -217,15 +189,25 @@ impl Bridge<'_> {
             match next.await {
                 Next::Event(Some(GuestEvent::Ask { id, ask })) => {
                     play.heard = play.heard.wrapping_add(1);
-                    match self.begin(id, ask, hands, play).await {
-                        Ok(None) => {}
-                        Ok(Some(done)) if done.is_fatal() => self.finish(done, play).await,
+                    let begun = match ask {
+                        Ask::Tool { name, args } => match self.admit(name, &args, play) {
+                            Ok(Admitted { call, message, args }) => {
+                                self.caller.emitter().send(message).await;
+                                self.begin_call(id, call, args, play).await
+                            }
+                            Err(refusal) => Some(Done::refused(id, refusal)),
+                        },
+                        ask => self.begin(id, ask, hands, play).await,
+                    };
+                    if let Some(done) = begun {
                         // The program goes on while the result is said. What it asks for next is heard later.
-                        Ok(Some(done)) => {
+                        if !done.is_fatal() {
                             play.reply_ahead(done.reply());
-                            self.finish(done, play).await;
                         }
-                        Err(refusal) => play.reply_ahead(HostReply { id, outcome: Err(refusal) }),
+                        if let Some(message) = self.conclude(done, play) {
+                            self.caller.emitter().send(message).await;
+                            play.go_on_with_panic();
+                        }
                     }
                 }
                 Next::Event(Some(GuestEvent::Log { severity, text })) => self.log(severity, text, play).await,
@@ -272,38 +254,11 @@ impl Bridge<'_> {
         }
     }
 
-    /// Begins what the program asks for: what it came to, if that is known at once.
-    async fn begin<'b>(
-        &'b self,
-        id: u32,
-        ask: Ask,
-        hands: &'b dyn Hands,
-        play: &mut Play<'b>,
-    ) -> Result<Option<Done>, HostError> {
-        let (name, args) = match ask {
-            Ask::Tool { name, args } => (name, args),
-            Ask::Sleep { ms } if play.running.len() < MAX_PENDING => {
-                let run = self.caller.run();
-                let work = async move {
-                    let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
-                    Done::Other { id, outcome: Ok(Value::Null) }
-                };
-                return Ok(play.begin(work).await);
-            }
-            // At once, so that an action which does not wait for the answer has finished all the same.
-            ask @ Ask::Finish { .. } => {
-                let outcome = hands.answer(ask).await;
-                return Ok(Some(Done::Other { id, outcome }));
-            }
-            ask if play.running.len() >= MAX_PENDING => {
-                let text = format!("{MAX_PENDING} calls wait for their answers already, so not {ask:?} too");
-                return Err(HostError::new("too_many_calls", cap_text(&text, 200)));
-            }
-            ask => {
-                let work = async move { Done::Other { id, outcome: hands.answer(ask).await } };
-                return Ok(play.begin(work).await);
-            }
-        };
+    /// The call that a program asks for, which is to be said before it begins.
+    fn admit(&self, name: Arc<str>, args: &str, play: &mut Play<'_>) -> Result<Admitted, HostError> {
+        if play.running.len() >= MAX_PENDING {
+            return Err(too_many(&format!("tools.{name}")));
+        }
         if play.played.calls >= self.max_calls {
             let text = format!(
                 "tools.{name}: {} tools were called, and no more may be: do with what you have, or go on in another action",
@@ -312,34 +267,74 @@ impl Bridge<'_> {
             return Err(HostError::new("max_tool_calls_reached", text));
         }
         play.played.calls += 1;
-        let usable = arguments(&args);
-        let announced = usable.as_ref().cloned().unwrap_or_default();
-        let call = NewCall {
-            id: None,
-            name: if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name },
-            args: Arc::new(announced),
-            message: None,
-            via: self.via,
-        };
-        let call = self.caller.announce(call).await;
-        let caller = self.caller;
-        let made = caller.make(call.clone(), usable);
-        let done = play.begin(made.map(move |made| Done::Tool { id, made })).await;
+        let args = arguments(args);
+        let name = if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name };
+        let announced = Arc::new(args.as_ref().cloned().unwrap_or_default());
+        let call = NewCall { id: None, name, args: announced, message: None, via: self.via };
+        let (call, message) = self.caller.announcement(call);
+        Ok(Admitted { call, message, args })
+    }
+
+    /// Begins a call that was said: what it came to, if that is known at once.
+    async fn begin_call<'b>(
+        &'b self,
+        id: u32,
+        call: Announced,
+        args: Result<Map<String, Value>, ToolReply>,
+        play: &mut Play<'b>,
+    ) -> Option<Done> {
+        let kept = call.clone();
+        let made = self.caller.make(call, args).map(move |made| Done::Tool { id, made });
+        let done = play.begin(made).await;
         if done.is_none() {
-            play.open.insert(call.index(), call);
+            play.open.insert(kept.index(), kept);
         }
-        Ok(done)
+        done
+    }
+
+    /// Begins something else that the program asks for.
+    async fn begin<'b>(
+        &'b self,
+        id: u32,
+        ask: Ask,
+        hands: &'b dyn Hands,
+        play: &mut Play<'b>,
+    ) -> Option<Done> {
+        match ask {
+            // At once, so that an action which does not wait for the answer has finished all the same.
+            ask @ Ask::Finish { .. } => Some(Done::Other { id, outcome: hands.answer(ask).await }),
+            ask if play.running.len() >= MAX_PENDING => {
+                Some(Done::refused(id, too_many(&cap_text(&format!("{ask:?}"), 100))))
+            }
+            Ask::Sleep { ms } => {
+                let run = self.caller.run();
+                let work = async move {
+                    let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
+                    Done::Other { id, outcome: Ok(Value::Null) }
+                };
+                play.begin(work).await
+            }
+            ask => play.begin(async move { Done::Other { id, outcome: hands.answer(ask).await } }).await,
+        }
     }
 
     /// Says the result of a call in the log.
     async fn finish(&self, done: Done, play: &mut Play<'_>) {
-        let Done::Tool { made, .. } = done else { return };
+        if let Some(message) = self.conclude(done, play) {
+            self.caller.emitter().send(message).await;
+            play.go_on_with_panic();
+        }
+    }
+
+    /// What is to be said of what was done.
+    fn conclude(&self, done: Done, play: &mut Play<'_>) -> Option<MessageBody> {
+        let Done::Tool { made, .. } = done else { return None };
         play.open.remove(&made.index());
         let name = Arc::clone(made.name());
-        let invoked = self.caller.answer(made).await;
+        let (invoked, message) = self.caller.result(made);
         match invoked.fatal {
             Some(Fatal::Panicked(text)) => {
-                std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
+                play.panicked = Some(format!("the tool {name} panicked: {text}"));
             }
             Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
             None => {}
@@ -347,6 +342,7 @@ impl Bridge<'_> {
         if invoked.reply.finishes_with.is_some() {
             play.played.finishes_with = invoked.reply.finishes_with;
         }
+        Some(message)
     }
 
     async fn log(&self, severity: Severity, text: String, play: &mut Play<'_>) {
@@ -383,6 +379,12 @@ impl Bridge<'_> {
 }
 
 impl<'a> Play<'a> {
+    fn go_on_with_panic(&mut self) {
+        if let Some(text) = self.panicked.take() {
+            std::panic::resume_unwind(Box::new(text));
+        }
+    }
+
     /// Begins work for the program: what it came to, if that is known at once.
     async fn begin(&mut self, work: impl Future<Output = Done> + Send + 'a) -> Option<Done> {
         let mut work = Some(work);
@@ -450,6 +452,11 @@ impl<'a> Play<'a> {
             self.is_idle = false;
         }
     }
+}
+
+fn too_many(what: &str) -> HostError {
+    let text = format!("{MAX_PENDING} calls wait for their answers already, so not {what} too");
+    HostError::new("too_many_calls", text)
 }
 
 /// The arguments of a bridged call: nothing and null are none.

@@ -13,6 +13,7 @@ mod encode;
 mod engine;
 mod guest;
 mod in_process;
+mod patience;
 mod port;
 mod program;
 mod running;

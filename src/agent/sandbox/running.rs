@@ -22,6 +22,10 @@ pub(super) enum Done {
 }
 
 impl Done {
+    pub(super) fn refused(id: u32, refusal: HostError) -> Self {
+        Self::Other { id, outcome: Err(refusal) }
+    }
+
     /// What the program hears of it.
     pub(super) fn reply(&self) -> HostReply {
         let (id, outcome) = match self {
@@ -89,7 +93,7 @@ impl<'a> Running<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.alone.is_none() && self.others.is_empty()
     }
 
     pub(super) fn clear(&mut self) {
