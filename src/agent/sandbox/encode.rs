@@ -111,9 +111,11 @@ fn members<'js>(ctx: &Ctx<'js>, object: &Object<'js>) -> Result<String> {
         if before > 1 {
             out.push(',');
         }
+        // Not the atom's own text, which is another where it has halves of characters.
+        let key = key.to_js_string()?;
         match key.to_string() {
             Ok(text) => quote(&text, &mut out),
-            Err(_) => out.push_str(&stringified(ctx, key.to_value()?)?.unwrap_or_default()),
+            Err(_) => out.push_str(&stringified(ctx, key.into_value())?.unwrap_or_default()),
         }
         out.push(':');
         if !member(ctx, value, &mut out)? {
@@ -261,6 +263,68 @@ mod tests {
                 assert!(decoded(&ctx, text.to_owned()).is_err(), "{text}");
                 ctx.catch();
             }
+        });
+    }
+
+    #[test]
+    fn what_is_passed_is_what_the_engines_own_serializer_makes_of_it() {
+        let context = rquickjs::Context::full(&rquickjs::Runtime::new().unwrap()).unwrap();
+        context.with(|ctx| {
+            assert!(ctx.store_userdata(plain_prototype(&ctx).unwrap()).is_ok());
+            let values = [
+                "({})",
+                "({ n: 7, m: -7, big: 2 ** 40, half: 0.5, huge: 1e300, zero: -0 })",
+                "({ a: null, b: undefined, c: true, d: false, e: NaN, f: Infinity })",
+                "({ u: undefined, f() {}, s: Symbol('x'), last: 1 })",
+                "({ 2: 'b', 1: 'a', [Symbol('x')]: 1 })",
+                r#"({ text: 'a "quoted"\nline\t\\ \u0001 ä😀', 'key "k"\n': 1, '': 2 })"#,
+                r"({ half: '\ud800', '\udc00': 1 })",
+                "({ list: [1, [undefined, () => 1], { x: {} }], deep: { y: { z: [] } } })",
+                "({ when: new Date(0), map: new Map([[1, 2]]), error: new Error('x'), re: /x/ })",
+                "({ toJSON: () => ({ instead: 1 }) })",
+                "({ toJSON: 1, x: 2 })",
+                "({ inner: { toJSON: () => 'inner' } })",
+                "({ get got() { return 'got' } })",
+                "Object.defineProperty({ a: 1 }, 'hidden', { value: 2 })",
+                "Object.create({ inherited: 1 })",
+                "Object.create(null)",
+                "Object.assign(Object.create(null), { a: 1 })",
+                "new (class Point { x = 1; toJSON() { return [this.x] } })",
+                "new (class Plain { x = 1 })",
+                "new Proxy({ a: 1 }, {})",
+                "[1, 'a', null]",
+                "'text'",
+                "7",
+                "null",
+                "new Number(7)",
+                "({ __proto__: { a: 1 }, b: 2 })",
+                "({ boxed: new String('s'), number: new Number(1), bool: Object(true) })",
+            ];
+            for code in values {
+                let value: Value<'_> = ctx.eval(code).unwrap();
+                let own =
+                    ctx.json_stringify(value.clone()).unwrap().map(|text| text_of(&ctx, &text).unwrap());
+                let text = passed(&ctx, Some(value)).unwrap();
+                let read =
+                    |text: &str| read_json(text).unwrap_or_else(|error| panic!("{code}: {error}: {text}"));
+                assert_eq!(read(&text), read(&own.unwrap()), "{code}");
+                assert!(!text.contains(": ") || code.contains(": "), "{code}: {text}");
+            }
+            let circle = "(() => { const a = {}; a.a = a; return a })()";
+            for code in [
+                circle,
+                "({ big: 1n })",
+                "({ get x() { throw new Error('no') } })",
+                "({ get toJSON() { throw 1 } })",
+            ] {
+                let value: Value<'_> = ctx.eval(code).unwrap();
+                assert!(passed(&ctx, Some(value)).is_err(), "{code}");
+                ctx.catch();
+            }
+            ctx.eval::<(), _>("Object.prototype.toJSON = function () { return 'all' }").unwrap();
+            let value: Value<'_> = ctx.eval("({ a: 1 })").unwrap();
+            assert_eq!(passed(&ctx, Some(value)).unwrap(), "\"all\"");
+            let _ = ctx.remove_userdata::<PlainPrototype<'_>>();
         });
     }
 
