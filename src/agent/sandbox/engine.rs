@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Runtime, Value};
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
+use super::blank::Blank;
 use super::diagnose::{FILE, declaration, rebase};
 use super::encode::{encode, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
@@ -96,7 +97,8 @@ impl Engine {
         program.limits = program.limits.in_range();
         let guest = Arc::new(Guest::new(say));
         let build = || -> rquickjs::Result<Context> {
-            let runtime = Runtime::new()?;
+            let context = Blank::take()?.into_context();
+            let runtime = context.runtime();
             runtime.set_memory_limit(program.limits.heap_bytes);
             runtime.set_max_stack_size(program.limits.stack_bytes);
             let watched = Arc::clone(&stop);
@@ -107,7 +109,7 @@ impl Engine {
                     noted.rejected(&ctx, promise, &reason, is_handled);
                 },
             )));
-            Context::full(&runtime)
+            Ok(context)
         };
         let failed = |error: rquickjs::Error| {
             let error =

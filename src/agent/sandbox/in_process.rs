@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::blank::Blank;
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
@@ -184,9 +185,14 @@ impl Cell {
                 Err(ended) => Some(*ended),
             };
             if let Some(ended) = ended {
-                // First its memory, then the word that it is over.
+                // Who ended it waits until nothing of it is left; who only waits for what it comes to need not.
+                if self.stop.why().is_some() {
+                    drop(engine);
+                    return self.end(ended);
+                }
+                self.end(ended);
                 drop(engine);
-                return self.end(ended);
+                return Blank::make_ahead();
             }
             look.out_for(|| self.has_replies.is_set());
             let mut state = self.lock();

@@ -5,6 +5,7 @@
 //!
 //! The engine is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
 
+mod blank;
 mod bridge;
 mod child;
 mod child_process;
