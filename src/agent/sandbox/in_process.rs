@@ -191,8 +191,8 @@ impl Cell {
                     return self.end(ended);
                 }
                 self.end(ended);
-                drop(engine);
-                return Blank::make_ahead();
+                Blank::make_ahead();
+                return;
             }
             look.out_for(|| self.has_replies.is_set());
             let mut state = self.lock();
