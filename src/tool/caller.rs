@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use super::context::ToolContext;
@@ -12,7 +13,7 @@ use super::runtime::AgentRuntime;
 use super::toolset::Toolset;
 use crate::context::RunContext;
 use crate::id::ToolCallId;
-use crate::message::{Extra, Timestamp, ToolCallUpdate, ToolResultUpdate};
+use crate::message::{Extra, MessageBody, Timestamp, ToolCallUpdate, ToolResultUpdate};
 use crate::stream::Emitter;
 
 /// What a run needs to call its tools. Every producer that calls tools does it through this, so that each call is in the log
@@ -23,6 +24,8 @@ pub struct Caller {
     emit: Emitter,
     tools: Toolset,
     runtime: Arc<AgentRuntime>,
+    /// What the labels that it makes begin with.
+    id_prefix: Arc<str>,
 }
 
 /// A call that is to be announced.
@@ -43,7 +46,8 @@ pub struct NewCall {
 /// A call that is in the log and has no result yet.
 #[derive(Debug, Clone)]
 pub struct Announced {
-    update: ToolCallUpdate,
+    /// As it is in the log.
+    update: Arc<ToolCallUpdate>,
     since: Timestamp,
 }
 
@@ -87,7 +91,8 @@ impl Caller {
     /// The calls of `run` to `tools`.
     #[must_use]
     pub fn new(run: RunContext, emit: Emitter, tools: Toolset, runtime: Arc<AgentRuntime>) -> Self {
-        Self { run, emit, tools, runtime }
+        let id_prefix = format!("call_{}_", run.run_id().short()).into();
+        Self { run, emit, tools, runtime, id_prefix }
     }
 
     /// The same run's calls to these tools.
@@ -137,12 +142,18 @@ impl Caller {
     ///
     /// As [`Emitter::send`].
     pub async fn announce(&self, call: NewCall) -> Announced {
+        let (call, message) = self.announcement(call);
+        self.emit.send(message).await;
+        call
+    }
+
+    /// As [`Caller::announce`], with what is to be said: for those who say it themselves.
+    pub(crate) fn announcement(&self, call: NewCall) -> (Announced, MessageBody) {
         let NewCall { id, name, args, message, via } = call;
         let message = message.or_else(|| self.tools.get(&name)?.status_text(&args));
         let call_index = self.run.mint_call_index();
-        let id =
-            id.unwrap_or_else(|| ToolCallId::new(format!("call_{}_{call_index}", self.run.run_id().short())));
-        let update = ToolCallUpdate {
+        let id = id.unwrap_or_else(|| ToolCallId::new(format!("{}{call_index}", self.id_prefix)));
+        let update = Arc::new(ToolCallUpdate {
             tool_call_id: id,
             call_index,
             name,
@@ -150,9 +161,9 @@ impl Caller {
             message,
             via,
             extra: Extra::default(),
-        };
-        self.emit.send(update.clone()).await;
-        Announced { update, since: self.run.root().clock().now() }
+        });
+        let message = MessageBody::ToolCallUpdate(Arc::clone(&update));
+        (Announced { update, since: self.run.root().clock().now() }, message)
     }
 
     /// Makes the call that was announced, with these arguments or with the reply to unusable ones. The caller then says its
@@ -161,10 +172,13 @@ impl Caller {
     /// # Cancel safety
     ///
     /// Dropping it ends the call as [`super::OnCancel::Drop`] says.
-    pub async fn make(&self, call: Announced, args: Result<Map<String, Value>, ToolReply>) -> Made {
-        let cx = ToolContext::new(self.clone(), &call.update);
-        let invoked = invoke(&call.update.name, args, cx).await;
-        Made { call, invoked }
+    pub fn make(
+        &self,
+        call: Announced,
+        args: Result<Map<String, Value>, ToolReply>,
+    ) -> impl Future<Output = Made> + Send + 'static {
+        let cx = ToolContext::new(self.clone(), Arc::clone(&call.update));
+        invoke(Arc::clone(&call.update.name), args, cx).map(|invoked| Made { call, invoked })
     }
 
     /// Says the result of a call.
@@ -173,22 +187,28 @@ impl Caller {
     ///
     /// As [`Emitter::send`].
     pub async fn answer(&self, made: Made) -> Invoked {
+        let (invoked, message) = self.result(made);
+        self.emit.send(message).await;
+        invoked
+    }
+
+    /// As [`Caller::answer`], with what is to be said: for those who say it themselves.
+    pub(crate) fn result(&self, made: Made) -> (Invoked, MessageBody) {
         let Made { call: Announced { update, since }, invoked } = made;
         let result = match &invoked.reply.for_model {
             Value::Object(object) => object.clone(),
             other => Map::from_iter([("result".to_owned(), other.clone())]),
         };
         let result = ToolResultUpdate {
-            tool_call_id: update.tool_call_id,
+            tool_call_id: update.tool_call_id.clone(),
             call_index: update.call_index,
-            name: update.name,
+            name: Arc::clone(&update.name),
             is_error: invoked.reply.is_error,
             result: Arc::new(result),
             duration_ms: self.run.root().clock().now().millis_since(since),
             message: invoked.reply.for_person.clone(),
             extra: Extra::default(),
         };
-        self.emit.send(result).await;
-        invoked
+        (invoked, result.into())
     }
 }

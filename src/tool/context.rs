@@ -17,31 +17,17 @@ use crate::message::{Extra, MessageBody, Severity, ToolCallUpdate};
 #[derive(Debug, Clone)]
 pub struct ToolContext {
     caller: Caller,
-    call: Arc<Call>,
+    /// As it was announced.
+    call: Arc<ToolCallUpdate>,
     /// What is called, once that is known: the hooks may have chosen another tool than the one that was announced.
     called: Option<Arc<Entry>>,
-}
-
-/// The call itself, as it was announced.
-#[derive(Debug)]
-struct Call {
-    index: u32,
-    id: ToolCallId,
-    name: Arc<str>,
-    args: Arc<Map<String, Value>>,
 }
 
 impl ToolContext {
     /// The context of the call that `announced` announces.
     #[must_use]
-    pub fn new(caller: Caller, announced: &ToolCallUpdate) -> Self {
-        let call = Call {
-            index: announced.call_index,
-            id: announced.tool_call_id.clone(),
-            name: Arc::clone(&announced.name),
-            args: Arc::clone(&announced.args),
-        };
-        Self { caller, call: Arc::new(call), called: None }
+    pub fn new(caller: Caller, announced: Arc<ToolCallUpdate>) -> Self {
+        Self { caller, call: announced, called: None }
     }
 
     /// The same context, for a call of this tool.
@@ -90,13 +76,13 @@ impl ToolContext {
     /// The provider's label of the call.
     #[must_use]
     pub fn call_id(&self) -> &ToolCallId {
-        &self.call.id
+        &self.call.tool_call_id
     }
 
     /// The call's key within its run.
     #[must_use]
     pub fn call_index(&self) -> u32 {
-        self.call.index
+        self.call.call_index
     }
 
     /// Says how the call goes on, for people: the status text of the call.
@@ -106,8 +92,8 @@ impl ToolContext {
     /// As [`crate::stream::Emitter::send`].
     pub async fn progress(&self, text: impl Into<String>) {
         let update = ToolCallUpdate {
-            tool_call_id: self.call.id.clone(),
-            call_index: self.call.index,
+            tool_call_id: self.call.tool_call_id.clone(),
+            call_index: self.call.call_index,
             name: Arc::clone(&self.call.name),
             args: Arc::clone(&self.call.args),
             message: Some(text.into()),

@@ -43,7 +43,7 @@ pub(super) async fn hooked(name: &str, args: Map<String, Value>, cx: ToolContext
 async fn make(call: &mut HookedCall, cx: &ToolContext) -> (Invoked, Duration) {
     let clock = cx.run().root().clock();
     let since = clock.now();
-    let Once { invoked, edited } = once(&call.tool, Ok(Map::clone(&call.args)), cx.clone()).await;
+    let Once { invoked, edited } = once(Arc::clone(&call.tool), Ok(Map::clone(&call.args)), cx.clone()).await;
     if let Some(args) = edited {
         call.args = args;
     }

@@ -1,14 +1,15 @@
 //! One call of one tool: looked up, admitted, checked, run, and its result cut to size. No failure in it is an exception.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
+use futures::future::{BoxFuture, Either};
 use serde_json::{Map, Value};
 
 use super::context::ToolContext;
 use super::hooked::{hooked, pass_gates};
-use super::policy::{HookedCall, Passed, forbidden, pass};
+use super::policy::{HookedCall, Passed, ask, question_about, ruled};
 use super::reply::ToolReply;
 use super::toolset::Entry;
 use super::traits::OnCancel;
@@ -60,19 +61,25 @@ impl Invoked {
     }
 }
 
-/// Calls the tool `name` of the context's toolset, as the hooks, the policy and whoever is asked let it.
+/// Calls the tool `name` of the context's toolset, as the hooks, the policy and whoever is asked let it. Nothing happens before the
+/// first poll. Small, since it is moved about: what is seldom and large is in a box.
 ///
 /// # Cancel safety
 ///
 /// Dropping it ends the call as [`super::OnCancel::Drop`] says.
-pub async fn invoke(name: &str, args: Result<Map<String, Value>, ToolReply>, cx: ToolContext) -> Invoked {
+pub fn invoke(
+    name: Arc<str>,
+    args: Result<Map<String, Value>, ToolReply>,
+    cx: ToolContext,
+) -> impl Future<Output = Invoked> + Send + 'static {
     let cap = cx.runtime().result_bytes;
-    let invoked = match args {
-        // Boxed, since it is seldom and would make every call twice as large.
-        Ok(args) if !cx.runtime().hooks.is_empty() => Box::pin(hooked(name, args, cx)).await,
-        args => once(name, args, cx).await.invoked,
+    let invoking = match args {
+        Ok(args) if !cx.runtime().hooks.is_empty() => {
+            Either::Left(async move { hooked(&name, args, cx).await }.boxed())
+        }
+        args => Either::Right(once(name, args, cx).map(|once| once.invoked)),
     };
-    Invoked { reply: capped(invoked.reply, cap), ..invoked }
+    invoking.map(move |invoked| Invoked { reply: capped(invoked.reply, cap), ..invoked })
 }
 
 /// A call that was made, or refused.
@@ -89,24 +96,37 @@ impl From<Invoked> for Once {
 }
 
 /// The call itself, without hooks.
-pub(super) async fn once(name: &str, args: Result<Map<String, Value>, ToolReply>, cx: ToolContext) -> Once {
-    let tools = cx.tools().clone();
-    let Some(entry) = tools.entry(name) else { return Invoked::of(unknown(name, &cx)).into() };
+pub(super) async fn once(
+    name: Arc<str>,
+    args: Result<Map<String, Value>, ToolReply>,
+    cx: ToolContext,
+) -> Once {
+    let Some(entry) = cx.tools().entry(&name).cloned() else {
+        return Invoked::of(unknown(&name, &cx)).into();
+    };
     let mut edited = None;
-    let args = match admit(entry, args, &cx, &mut edited).await {
-        Ok(args) => args,
-        Err(reply) => return Once { invoked: Invoked::of(reply), edited },
+    let args = match admit(&entry, args, &cx) {
+        Ok((args, None)) => args,
+        Ok((args, Some(about))) => match asked(&entry, args, about, &cx, &mut edited).await {
+            Ok(args) => args,
+            Err(reply) => return Once { invoked: Invoked::of(reply), edited },
+        },
+        Err(reply) => return Invoked::of(reply).into(),
     };
     let run = cx.run().clone();
-    let cx = cx.calling(entry);
+    let cx = cx.calling(&entry);
     let grace = (entry.tool.on_cancel() == OnCancel::Grace).then(|| run.hold_grace());
     // A tool that panicked is not called again in this run: the run fails.
-    let call = AssertUnwindSafe(async move { entry.tool.call(args, cx).await }).catch_unwind();
-    let mut call = std::pin::pin!(call);
-    // The run as a whole may be given time because of another call; this one is not, unless runs below are still ending.
-    let ended = match run.or_cancel(&mut call).await {
-        Err(_) if grace.is_some() || run.record().live_foreground() > 0 => Ok(call.await),
-        ended => ended,
+    let ended = match catch_unwind(AssertUnwindSafe(|| entry.tool.call(args, cx))) {
+        Err(panic) => Ok(Err(panic)),
+        Ok(call) => {
+            let mut call = AssertUnwindSafe(call).catch_unwind();
+            // The run as a whole may be given time because of another call; this one is not, unless runs below are still ending.
+            match run.or_cancel(&mut call).await {
+                Err(_) if grace.is_some() || run.record().live_foreground() > 0 => Ok(call.await),
+                ended => ended,
+            }
+        }
     };
     drop(grace);
     let invoked = match ended {
@@ -121,34 +141,51 @@ pub(super) async fn once(name: &str, args: Result<Map<String, Value>, ToolReply>
     Once { invoked, edited }
 }
 
-/// The arguments that the call is made with; `edited` holds them if a person gave them. What is forbidden is refused before its arguments are looked at; nobody is asked about
-/// a call that cannot be made.
-async fn admit(
-    entry: &Arc<Entry>,
+/// The arguments, and what a person is to be asked before the call is made with them. What is forbidden is refused before its
+/// arguments are looked at; nobody is asked about a call that cannot be made.
+fn admit(
+    entry: &Entry,
     args: Result<Map<String, Value>, ToolReply>,
     cx: &ToolContext,
-    edited: &mut Option<Arc<Map<String, Value>>>,
-) -> Result<Map<String, Value>, ToolReply> {
+) -> Result<(Map<String, Value>, Option<Arc<str>>), ToolReply> {
     let tool = &*entry.tool;
-    forbidden(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
-    let fitting = |args| if tool.checks_arguments() { Ok(args) } else { entry.fitting(args) };
-    let args = fitting(args?)?;
-    match pass(tool, &args, cx).await? {
-        Passed::AsIs => Ok(args),
-        Passed::With(args) => {
-            // Also if they are refused: that is what the refusal is about.
-            let shared = edited.insert(Arc::new(args.clone()));
-            forbidden(tool, &args, cx)?;
-            let args = fitting(args)?;
-            if !cx.runtime().hooks.is_empty() {
-                let tool = tool.spec().name.as_str().into();
-                let call = HookedCall { tool, args: Arc::clone(shared), run: cx.run().clone() };
-                // Boxed, since it is seldom.
-                Box::pin(pass_gates(&call, cx)).await?;
+    let ruling = ruled(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
+    let args = fitting(entry, args?)?;
+    let about = question_about(&ruling, tool, &args, cx);
+    Ok((args, about))
+}
+
+/// Asks a person: the arguments that the call is made with; `edited` holds them if the person gave them.
+fn asked<'a>(
+    entry: &'a Entry,
+    args: Map<String, Value>,
+    about: Arc<str>,
+    cx: &'a ToolContext,
+    edited: &'a mut Option<Arc<Map<String, Value>>>,
+) -> BoxFuture<'a, Result<Map<String, Value>, ToolReply>> {
+    let tool = &*entry.tool;
+    async move {
+        match ask(tool, &args, about, cx).await? {
+            Passed::AsIs => Ok(args),
+            Passed::With(args) => {
+                // Also if they are refused: that is what the refusal is about.
+                let shared = edited.insert(Arc::new(args.clone()));
+                ruled(tool, &args, cx)?;
+                let args = fitting(entry, args)?;
+                if !cx.runtime().hooks.is_empty() {
+                    let tool = tool.spec().name.as_str().into();
+                    let call = HookedCall { tool, args: Arc::clone(shared), run: cx.run().clone() };
+                    pass_gates(&call, cx).await?;
+                }
+                Ok(args)
             }
-            Ok(args)
         }
     }
+    .boxed()
+}
+
+fn fitting(entry: &Entry, args: Map<String, Value>) -> Result<Map<String, Value>, ToolReply> {
+    if entry.tool.checks_arguments() { Ok(args) } else { entry.fitting(args) }
 }
 
 fn unknown(name: &str, cx: &ToolContext) -> ToolReply {

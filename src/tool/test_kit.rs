@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{AgentRuntime, Caller, Invoked, Job, Policy, Producer, ToolContext, ToolReply, Toolset, invoke};
 use crate::budget::TreeLimits;
 use crate::context::{Root, RunContext, RunSpec};
-use crate::message::{Chunk, Extra, ProcessingMessage, ToolCallUpdate};
+use crate::message::{Chunk, Extra, MessageBody, ProcessingMessage, ToolCallUpdate};
 use crate::model::{ChatModel, ChatRequest, ChatStream};
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
@@ -82,7 +82,7 @@ impl Bench {
         let (slot, name) = (Arc::clone(&place), name.to_owned());
         let run = test.root().run(RunSpec::new("root", "work"), |cx| {
             SubAgentStream::generate(move |emit| async move {
-                let announced = ToolCallUpdate {
+                let announced = Arc::new(ToolCallUpdate {
                     tool_call_id: "call_0".into(),
                     call_index: cx.mint_call_index(),
                     name: name.as_str().into(),
@@ -90,10 +90,10 @@ impl Bench {
                     message: None,
                     via: None,
                     extra: Extra::default(),
-                };
-                emit.send(announced.clone()).await;
-                let cx = ToolContext::new(Caller::new(cx, emit, tools, Arc::new(runtime)), &announced);
-                let invoked = invoke(&name, args, cx).await;
+                });
+                emit.send(MessageBody::ToolCallUpdate(Arc::clone(&announced))).await;
+                let cx = ToolContext::new(Caller::new(cx, emit, tools, Arc::new(runtime)), announced);
+                let invoked = invoke(name.as_str().into(), args, cx).await;
                 *slot.lock().unwrap() = Some(invoked);
                 SubAgentOutcome::completed("called")
             })

@@ -172,7 +172,7 @@ async fn ask_brings_each_answer_to_its_call() {
 async fn codeact_runs_two_children_from_one_action() {
     let printed = printed!(codeact);
     let at = |line: &str| printed.find(line).unwrap_or_else(|| panic!("{line} is not in\n{printed}"));
-    assert!(at("root call 2 run_subtask") < at("root/bus started"), "{printed}");
+    assert!(at("root call 2 run_subtask") < at("root/pipe started"), "{printed}");
     assert!(at("root/pipe started") < at("root/bus done"), "{printed}");
     assert!(printed.ends_with("outcome: Some(Object {\"total\": Number(12)})\n"), "{printed}");
 }

@@ -5,21 +5,20 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
-use tokio::time::{Instant, Sleep};
-use tokio_util::sync::ReusableBoxFuture;
 
 use super::encode::read_json;
 use super::guest::MAX_PENDING;
+use super::patience::Patience;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
+use super::running::{Done, Running};
 use crate::message::{MessageBody, Severity, cap_text};
-use crate::tool::{Announced, Caller, Fatal, MAX_NAME, Made, NewCall, ToolReply};
+use crate::tool::{Announced, Caller, Fatal, MAX_NAME, NewCall, ToolReply};
 
 /// How long a program that is told to end may take, before it is left to itself: half of the second that a program may take
 /// longer than its time.
@@ -60,134 +59,8 @@ pub(crate) struct Played {
     pub(crate) aborted: Option<String>,
 }
 
-/// A call that is under way.
-type Call<'a> = ReusableBoxFuture<'a, Done>;
-
-enum Done {
-    Tool { id: u32, made: Made },
-    Other { id: u32, outcome: Result<Value, HostError> },
-}
-
-impl Done {
-    /// What the program hears of it.
-    fn reply(&self) -> HostReply {
-        let (id, outcome) = match self {
-            Self::Other { id, outcome } => {
-                (*id, outcome.as_ref().map(Value::to_string).map_err(Clone::clone))
-            }
-            Self::Tool { id, made } => {
-                let reply = &made.invoked.reply;
-                let outcome = if reply.is_error {
-                    Err(HostError::of_value(&format!("tools.{}", made.name()), &reply.for_model))
-                } else {
-                    Ok(reply.for_model.to_string())
-                };
-                (*id, outcome)
-            }
-        };
-        HostReply { id, outcome }
-    }
-
-    /// Whether the run ends with it.
-    fn is_fatal(&self) -> bool {
-        matches!(self, Self::Tool { made, .. } if made.invoked.fatal.is_some())
-    }
-}
-
-/// The calls that are under way. One alone is polled by the bridge itself: in a set it would have a waker of its own, and what it
-/// says would go the way of messages from other tasks.
-#[derive(Default)]
-struct Running<'a> {
-    alone: Option<Call<'a>>,
-    /// The room of one that has ended, for the next: it has two kilobytes, more than the allocator keeps at hand.
-    spare: Option<Call<'a>>,
-    others: FuturesUnordered<Call<'a>>,
-}
-
-impl<'a> Running<'a> {
-    /// A call that may be pushed.
-    fn with_room(&mut self, work: impl Future<Output = Done> + Send + 'a) -> Call<'a> {
-        let Some(mut call) = self.spare.take() else { return Call::new(work) };
-        call.set(work);
-        call
-    }
-
-    fn push(&mut self, call: Call<'a>) {
-        if self.is_empty() {
-            self.alone = Some(call);
-        } else {
-            self.others.extend(self.alone.take());
-            self.others.push(call);
-        }
-    }
-
-    fn len(&self) -> usize {
-        usize::from(self.alone.is_some()) + self.others.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn clear(&mut self) {
-        (self.alone, self.spare) = (None, None);
-        self.others.clear();
-    }
-}
-
-impl Stream for Running<'_> {
-    type Item = Done;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Done>> {
-        let Some(call) = &mut self.alone else { return self.others.poll_next_unpin(cx) };
-        let done = ready!(call.poll(cx));
-        self.spare = self.alone.take();
-        Poll::Ready(Some(done))
-    }
-}
-
-/// How long what a program started waits for the program to be done with the last answers. While it does, one thing happens after
-/// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
-const PATIENCE: Duration = Duration::from_millis(10);
-
-/// How long it is waited for in all, where one answer follows the other and the program is never done with them: one whose calls are
-/// refused as fast as it makes them would have everything else wait for ever.
-const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
-
 /// So many events of the program are heard before somebody else has a turn: one that talks without a pause holds nobody up.
 const EVENTS: u32 = 64;
-
-/// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
-/// done sooner than a timer is set.
-struct Patience {
-    since: Instant,
-    until: Instant,
-    timer: Pin<Box<Sleep>>,
-}
-
-impl Patience {
-    fn begin() -> Self {
-        let since = Instant::now();
-        let until = since + PATIENCE;
-        Self { since, until, timer: Box::pin(tokio::time::sleep_until(until)) }
-    }
-
-    /// An answer goes to a program that was done with those before, or that still has some.
-    fn renew(&mut self, was_idle: bool) {
-        let now = Instant::now();
-        if was_idle {
-            self.since = now;
-        }
-        self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
-    }
-
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.timer.deadline() != self.until {
-            self.timer.as_mut().reset(self.until);
-        }
-        self.timer.as_mut().poll(cx)
-    }
-}
 
 /// What is under way for a program.
 struct Play<'a> {
@@ -195,12 +68,28 @@ struct Play<'a> {
     running: Running<'a>,
     /// Calls that are in the log and have no result, by their keys: those that the program gives its asks are not to be trusted.
     open: BTreeMap<u32, Announced>,
+    /// How many asks were heard, and how many of them the session knows of.
+    heard: u32,
+    told: u32,
+    /// Answers that are to go ahead, where the session cannot take them before the program waits.
+    ahead: Vec<HostReply>,
     sent: u64,
     /// The program has taken all answers, and waits.
     is_idle: bool,
+    /// What is under way waits for the program to be done with its answers.
+    is_patient: bool,
     /// How long the last answer is waited for.
     patience: Patience,
+    /// What a tool's panic said, until its result is in the log.
+    panicked: Option<String>,
     played: Played,
+}
+
+/// A call that is to be said and then made.
+struct Admitted {
+    call: Announced,
+    message: MessageBody,
+    args: Result<Map<String, Value>, ToolReply>,
 }
 
 enum Next {
@@ -227,9 +116,14 @@ impl Bridge<'_> {
             session,
             running: Running::default(),
             open: BTreeMap::new(),
+            heard: 0,
+            told: 0,
+            ahead: Vec::new(),
             sent: 0,
             is_idle: false,
+            is_patient: true,
             patience: Patience::begin(),
+            panicked: None,
             played: Played {
                 ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
                 logs: Vec::new(),
@@ -249,12 +143,14 @@ impl Bridge<'_> {
         if let Some(kind) = why {
             play.played.ended = self.close(&mut play, kind).await;
         }
+        let has_failed = play.played.ended.result.is_err();
         if why.is_none() && !play.open.is_empty() {
-            let calls = play.open.len();
-            play.played.logs.push(format!("(calls that were not awaited, and were ended: {calls})"));
+            let (calls, which) = (play.open.len(), if has_failed { "under way" } else { "not awaited" });
+            play.played.logs.push(format!("(calls that were {which}, and were ended: {calls})"));
         }
         for call in play.open.into_values() {
             let text = match why {
+                None if has_failed => "the program failed before this call ended",
                 None => "the program ended before this call did; await what you call",
                 Some(GuestErrorKind::TimedOut) => "the program's time was over before this call ended",
                 Some(_) => "the program was ended before this call did",
@@ -266,106 +162,103 @@ impl Bridge<'_> {
 
     /// Until the program has ended, or the reason why it is to.
     async fn play_on<'b>(&'b self, play: &mut Play<'b>, hands: &'b dyn Hands) -> Option<GuestErrorKind> {
-        let mut cancelled = std::pin::pin!(self.caller.run().token().wait());
+        let token = self.caller.run().token();
+        let mut cancelled = std::pin::pin!(token.wait());
         let mut late = std::pin::pin!(self.caller.run().time_of_work(self.wall));
-        let mut is_patient = true;
         let mut turn = 0_u32;
         loop {
             // If the program is quick, nothing below is ever pending.
             tokio::task::coop::consume_budget().await;
             turn = turn.wrapping_add(1);
-            let Play { session, running, patience, is_idle, .. } = &mut *play;
-            let is_idle = *is_idle;
-            let others = tokio::select! {
-                biased;
-                () = std::future::ready(()), if !turn.is_multiple_of(EVENTS) => None,
-                Some(done) = running.next(), if is_idle || !is_patient => Some(Next::Done(done)),
-                () = &mut late => Some(Next::Late),
-                () = poll_fn(|cx| patience.poll_over(cx)), if !is_idle && is_patient => Some(Next::Impatient),
-                () = std::future::ready(()) => None,
-            };
-            let next = if let Some(next) = others {
-                next
-            } else {
-                tokio::select! {
-                    biased;
-                    () = &mut cancelled => Next::Cancelled,
-                    event = poll_fn(|cx| session.poll_event(cx)) => Next::Event(event),
-                    Some(done) = running.next(), if is_idle || !is_patient => Next::Done(done),
-                    () = &mut late => Next::Late,
-                    () = poll_fn(|cx| patience.poll_over(cx)), if !is_idle && is_patient => Next::Impatient,
+            let is_turn_of_others = turn.is_multiple_of(EVENTS);
+            let next = poll_fn(|cx| {
+                if token.epoch() > 0 && token.is_cancelled() {
+                    return Poll::Ready(Next::Cancelled);
                 }
-            };
-            match next {
+                if is_turn_of_others && let Poll::Ready(next) = play.poll_others(cx, late.as_mut()) {
+                    return Poll::Ready(next);
+                }
+                if let Poll::Ready(event) = play.session.poll_event(cx) {
+                    return Poll::Ready(Next::Event(event));
+                }
+                if cancelled.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Next::Cancelled);
+                }
+                play.poll_others(cx, late.as_mut())
+            });
+            match next.await {
                 Next::Event(Some(GuestEvent::Ask { id, ask })) => {
-                    match self.begin(id, ask, hands, play).await {
-                        Ok(call) => play.running.push(call),
-                        Err(refusal) => play.reply(vec![HostReply { id, outcome: Err(refusal) }]),
+                    play.heard = play.heard.wrapping_add(1);
+                    let begun = match ask {
+                        Ask::Tool { name, args } => match self.admit(name, &args, play) {
+                            Ok(Admitted { call, message, args }) => {
+                                self.caller.emitter().send(message).await;
+                                self.begin_call(id, call, args, play).await
+                            }
+                            Err(refusal) => Some(Done::refused(id, refusal)),
+                        },
+                        ask => self.begin(id, ask, hands, play).await,
+                    };
+                    if let Some(done) = begun {
+                        // The program goes on while the result is said. What it asks for next is heard later.
+                        if !done.is_fatal() {
+                            play.reply_ahead(done.reply());
+                        }
+                        if let Some(message) = self.conclude(done, play) {
+                            self.caller.emitter().send(message).await;
+                            play.go_on_with_panic();
+                        }
                     }
                 }
                 Next::Event(Some(GuestEvent::Log { severity, text })) => self.log(severity, text, play).await,
                 Next::Event(Some(GuestEvent::Waiting { answered })) => {
-                    play.is_idle = answered == play.sent;
-                    // Not before it is done with all answers: else what is under way would never have its turn.
-                    is_patient |= play.is_idle;
+                    if play.hear_of_waiting(answered) {
+                        self.answer_all(None, play).await;
+                    }
                 }
                 Next::Event(Some(GuestEvent::Ended(ended))) => {
                     play.played.ended = ended;
                     return None;
                 }
                 Next::Event(None) => return Some(GuestErrorKind::Crashed),
-                // Nothing else is under way: the program goes on while the result is said. What it asks for next is heard later.
-                Next::Done(done) if play.running.is_empty() && !done.is_fatal() => {
+                // Nothing else is under way: the program goes on while the result is said.
+                Next::Done(done) if play.is_quiet() && !done.is_fatal() => {
                     play.reply(vec![done.reply()]);
                     self.finish(done, play).await;
                 }
-                Next::Done(done) => {
-                    let mut replies = vec![done.reply()];
-                    self.finish(done, play).await;
-                    // All that is done by now, so that the program hears it at once.
-                    while let Some(Some(done)) = play.running.next().now_or_never() {
-                        replies.push(done.reply());
-                        self.finish(done, play).await;
-                    }
-                    if play.played.aborted.is_some() {
-                        return Some(GuestErrorKind::Cancelled);
-                    }
-                    play.reply(replies);
-                }
-                Next::Impatient => is_patient = false,
+                Next::Done(done) => self.answer_all(Some(done), play).await,
+                Next::Impatient => play.is_patient = false,
                 Next::Late => return Some(GuestErrorKind::TimedOut),
                 Next::Cancelled => return Some(GuestErrorKind::Cancelled),
+            }
+            if play.played.aborted.is_some() {
+                return Some(GuestErrorKind::Cancelled);
             }
         }
     }
 
-    async fn begin<'b>(
-        &'b self,
-        id: u32,
-        ask: Ask,
-        hands: &'b dyn Hands,
-        play: &mut Play<'b>,
-    ) -> Result<Call<'b>, HostError> {
-        let (name, args) = match ask {
-            Ask::Tool { name, args } => (name, args),
-            Ask::Sleep { ms } if play.running.len() < MAX_PENDING => {
-                let run = self.caller.run();
-                return Ok(Call::new(async move {
-                    let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
-                    Done::Other { id, outcome: Ok(Value::Null) }
-                }));
+    /// Answers what was done, and all else that is done by now, so that the program hears it at once.
+    async fn answer_all(&self, done: Option<Done>, play: &mut Play<'_>) {
+        let mut replies = std::mem::take(&mut play.ahead);
+        let mut done = done;
+        loop {
+            if let Some(done) = done {
+                replies.push(done.reply());
+                self.finish(done, play).await;
             }
-            // At once, so that an action which does not wait for the answer has finished all the same.
-            ask @ Ask::Finish { .. } => {
-                let outcome = hands.answer(ask).await;
-                return Ok(Call::new(std::future::ready(Done::Other { id, outcome })));
-            }
-            ask if play.running.len() >= MAX_PENDING => {
-                let text = format!("{MAX_PENDING} calls wait for their answers already, so not {ask:?} too");
-                return Err(HostError::new("too_many_calls", cap_text(&text, 200)));
-            }
-            ask => return Ok(Call::new(async move { Done::Other { id, outcome: hands.answer(ask).await } })),
-        };
+            let Some(Some(next)) = play.running.next().now_or_never() else { break };
+            done = Some(next);
+        }
+        if play.played.aborted.is_none() {
+            play.reply(replies);
+        }
+    }
+
+    /// The call that a program asks for, which is to be said before it begins.
+    fn admit(&self, name: Arc<str>, args: &str, play: &mut Play<'_>) -> Result<Admitted, HostError> {
+        if play.running.len() >= MAX_PENDING {
+            return Err(too_many(&format!("tools.{name}")));
+        }
         if play.played.calls >= self.max_calls {
             let text = format!(
                 "tools.{name}: {} tools were called, and no more may be: do with what you have, or go on in another action",
@@ -374,31 +267,74 @@ impl Bridge<'_> {
             return Err(HostError::new("max_tool_calls_reached", text));
         }
         play.played.calls += 1;
-        let usable = arguments(&args);
-        let announced = usable.as_ref().cloned().unwrap_or_default();
-        let call = NewCall {
-            id: None,
-            name: if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name },
-            args: Arc::new(announced),
-            message: None,
-            via: self.via,
-        };
-        let call = self.caller.announce(call).await;
-        play.open.insert(call.index(), call.clone());
-        let caller = self.caller;
-        let work = async move { Done::Tool { id, made: caller.make(call, usable).await } };
-        Ok(play.running.with_room(work))
+        let args = arguments(args);
+        let name = if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name };
+        let announced = Arc::new(args.as_ref().cloned().unwrap_or_default());
+        let call = NewCall { id: None, name, args: announced, message: None, via: self.via };
+        let (call, message) = self.caller.announcement(call);
+        Ok(Admitted { call, message, args })
+    }
+
+    /// Begins a call that was said: what it came to, if that is known at once.
+    async fn begin_call<'b>(
+        &'b self,
+        id: u32,
+        call: Announced,
+        args: Result<Map<String, Value>, ToolReply>,
+        play: &mut Play<'b>,
+    ) -> Option<Done> {
+        let kept = call.clone();
+        let made = self.caller.make(call, args).map(move |made| Done::Tool { id, made });
+        let done = play.begin(made).await;
+        if done.is_none() {
+            play.open.insert(kept.index(), kept);
+        }
+        done
+    }
+
+    /// Begins something else that the program asks for.
+    async fn begin<'b>(
+        &'b self,
+        id: u32,
+        ask: Ask,
+        hands: &'b dyn Hands,
+        play: &mut Play<'b>,
+    ) -> Option<Done> {
+        match ask {
+            // At once, so that an action which does not wait for the answer has finished all the same.
+            ask @ Ask::Finish { .. } => Some(Done::Other { id, outcome: hands.answer(ask).await }),
+            ask if play.running.len() >= MAX_PENDING => {
+                Some(Done::refused(id, too_many(&cap_text(&format!("{ask:?}"), 100))))
+            }
+            Ask::Sleep { ms } => {
+                let run = self.caller.run();
+                let work = async move {
+                    let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
+                    Done::Other { id, outcome: Ok(Value::Null) }
+                };
+                play.begin(work).await
+            }
+            ask => play.begin(async move { Done::Other { id, outcome: hands.answer(ask).await } }).await,
+        }
     }
 
     /// Says the result of a call in the log.
     async fn finish(&self, done: Done, play: &mut Play<'_>) {
-        let Done::Tool { made, .. } = done else { return };
+        if let Some(message) = self.conclude(done, play) {
+            self.caller.emitter().send(message).await;
+            play.go_on_with_panic();
+        }
+    }
+
+    /// What is to be said of what was done.
+    fn conclude(&self, done: Done, play: &mut Play<'_>) -> Option<MessageBody> {
+        let Done::Tool { made, .. } = done else { return None };
         play.open.remove(&made.index());
         let name = Arc::clone(made.name());
-        let invoked = self.caller.answer(made).await;
+        let (invoked, message) = self.caller.result(made);
         match invoked.fatal {
             Some(Fatal::Panicked(text)) => {
-                std::panic::resume_unwind(Box::new(format!("the tool {name} panicked: {text}")));
+                play.panicked = Some(format!("the tool {name} panicked: {text}"));
             }
             Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
             None => {}
@@ -406,6 +342,7 @@ impl Bridge<'_> {
         if invoked.reply.finishes_with.is_some() {
             play.played.finishes_with = invoked.reply.finishes_with;
         }
+        Some(message)
     }
 
     async fn log(&self, severity: Severity, text: String, play: &mut Play<'_>) {
@@ -441,13 +378,85 @@ impl Bridge<'_> {
     }
 }
 
-impl Play<'_> {
+impl<'a> Play<'a> {
+    fn go_on_with_panic(&mut self) {
+        if let Some(text) = self.panicked.take() {
+            std::panic::resume_unwind(Box::new(text));
+        }
+    }
+
+    /// Begins work for the program: what it came to, if that is known at once.
+    async fn begin(&mut self, work: impl Future<Output = Done> + Send + 'a) -> Option<Done> {
+        let mut work = Some(work);
+        poll_fn(|cx| Poll::Ready(work.take().and_then(|work| self.running.begin(work, cx)))).await
+    }
+
+    /// What happens besides what the program says. What is under way has its turn where the program waits, or was waited for long
+    /// enough.
+    fn poll_others(&mut self, cx: &mut Context<'_>, late: Pin<&mut impl Future<Output = ()>>) -> Poll<Next> {
+        let is_waited_for = !self.is_idle && self.is_patient;
+        if !is_waited_for && let Poll::Ready(Some(done)) = self.running.poll_next_unpin(cx) {
+            return Poll::Ready(Next::Done(done));
+        }
+        if late.poll(cx).is_ready() {
+            return Poll::Ready(Next::Late);
+        }
+        if is_waited_for { self.patience.poll_over(cx).map(|()| Next::Impatient) } else { Poll::Pending }
+    }
+
+    /// Nothing is under way, and nothing waits for its answer.
+    fn is_quiet(&self) -> bool {
+        self.running.is_empty() && self.ahead.is_empty()
+    }
+
+    /// Answers what was done at once. Where nothing else is under way, the program need not be waited for: it goes on when all is heard
+    /// that it asks for until it waits.
+    fn reply_ahead(&mut self, reply: HostReply) {
+        self.ahead.push(reply);
+        if self.running.is_empty() {
+            self.pass_ahead();
+        }
+    }
+
+    fn pass_ahead(&mut self) {
+        let before = self.ahead.len();
+        self.session.reply_ahead(&mut self.ahead, self.heard);
+        self.told = self.heard;
+        self.count(before - self.ahead.len());
+    }
+
+    /// Whether the program waits for answers that are there.
+    fn hear_of_waiting(&mut self, answered: u64) -> bool {
+        if answered != self.sent {
+            // It may wait only for this: then it goes on with the answers that it has.
+            if self.told != self.heard {
+                self.pass_ahead();
+            }
+            return false;
+        }
+        // Not before it is done with all answers: else what is under way would never have its turn.
+        self.is_patient = true;
+        self.is_idle = self.ahead.is_empty();
+        !self.is_idle
+    }
+
     fn reply(&mut self, replies: Vec<HostReply>) {
-        self.sent += replies.len() as u64;
-        self.patience.renew(self.is_idle);
-        self.is_idle = false;
+        self.count(replies.len());
         self.session.reply_all(replies);
     }
+
+    fn count(&mut self, replies: usize) {
+        if replies > 0 {
+            self.sent += replies as u64;
+            self.patience.renew(self.is_idle);
+            self.is_idle = false;
+        }
+    }
+}
+
+fn too_many(what: &str) -> HostError {
+    let text = format!("{MAX_PENDING} calls wait for their answers already, so not {what} too");
+    HostError::new("too_many_calls", text)
 }
 
 /// The arguments of a bridged call: nothing and null are none.

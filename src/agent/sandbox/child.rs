@@ -52,7 +52,7 @@ pub fn serve_stdio() -> io::Result<()> {
         Ok(mut engine) => {
             let mut answers = Vec::new();
             loop {
-                if let Some(ended) = engine.step(&mut answers) {
+                if let Some(ended) = engine.step(&mut answers, true) {
                     break ended;
                 }
                 let first = replies.recv().map_err(io::Error::other)?;

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-use rquickjs::{Ctx, Function, Result, Value};
+use rquickjs::atom::PredefinedAtom;
+use rquickjs::{Atom, Ctx, Function, Object, Result, Type, Value};
 
 /// What JSON has no word for is shown rather than lost: big integers, functions, maps, sets, errors.
 const ENCODE: &str = r"((M, S, E) => (key, x) =>
@@ -21,6 +22,14 @@ pub(super) type Encoder<'js> = RefCell<Option<Function<'js>>>;
 /// The encoder of a runtime in which nothing has run.
 pub(super) fn encoder<'js>(ctx: &Ctx<'js>) -> Result<Encoder<'js>> {
     Ok(RefCell::new(Some(ctx.eval(ENCODE)?)))
+}
+
+/// What objects have as their prototype that are written as `{…}`. Kept by the runtime, since it belongs to it.
+pub(super) type PlainPrototype<'js> = RefCell<Option<Object<'js>>>;
+
+/// The prototype of plain objects, in a runtime in which nothing has run.
+pub(super) fn plain_prototype<'js>(ctx: &Ctx<'js>) -> Result<PlainPrototype<'js>> {
+    Ok(RefCell::new(Object::new(ctx.clone())?.get_prototype()))
 }
 
 /// A value as JSON text. What is undefined is null.
@@ -62,10 +71,86 @@ pub(super) fn passed<'js>(ctx: &Ctx<'js>, value: Option<Value<'js>>) -> Result<S
     match value {
         None => Ok(String::new()),
         Some(value) if value.is_undefined() => Ok(String::new()),
-        Some(value) => match ctx.json_stringify(value)? {
-            Some(text) => text_of(ctx, &text),
-            None => Ok(String::new()),
+        Some(value) => match plain(ctx, &value) {
+            Some(object) => members(ctx, &object),
+            None => Ok(stringified(ctx, value)?.unwrap_or_default()),
         },
+    }
+}
+
+fn stringified<'js>(ctx: &Ctx<'js>, value: Value<'js>) -> Result<Option<String>> {
+    ctx.json_stringify(value)?.map(|text| text_of(ctx, &text)).transpose()
+}
+
+/// An object that has nothing to say about how it is written, which is what most calls pass.
+fn plain<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Option<Object<'js>> {
+    let object = value.as_object().filter(|_| value.type_of() == Type::Object)?;
+    let prototype = ctx.userdata::<PlainPrototype<'js>>()?.borrow().clone();
+    let is_plain = prototype.is_some() && object.get_prototype() == prototype;
+    if !is_plain {
+        return None;
+    }
+    match object.get::<_, Value<'js>>(PredefinedAtom::ToJSON) {
+        Ok(says_how) => says_how.is_undefined().then(|| object.clone()),
+        Err(_) => {
+            // It throws again where it is asked in earnest.
+            ctx.catch();
+            None
+        }
+    }
+}
+
+/// What `JSON.stringify` makes of a plain object, and several times as fast where its members are no objects: the engine's own begins
+/// with four objects and a memory of its own.
+fn members<'js>(ctx: &Ctx<'js>, object: &Object<'js>) -> Result<String> {
+    let mut out = String::from("{");
+    for key in object.keys::<Atom<'js>>() {
+        let key = key?;
+        let value: Value<'js> = object.get(key.clone())?;
+        let before = out.len();
+        if before > 1 {
+            out.push(',');
+        }
+        // Not the atom's own text, which is another where it has halves of characters.
+        let key = key.to_js_string()?;
+        match key.to_string() {
+            Ok(text) => quote(&text, &mut out),
+            Err(_) => out.push_str(&stringified(ctx, key.into_value())?.unwrap_or_default()),
+        }
+        out.push(':');
+        if !member(ctx, value, &mut out)? {
+            out.truncate(before);
+        }
+    }
+    out.push('}');
+    Ok(out)
+}
+
+/// False if JSON has no word for it.
+fn member<'js>(ctx: &Ctx<'js>, value: Value<'js>, out: &mut String) -> Result<bool> {
+    match value.type_of() {
+        Type::Null => out.push_str("null"),
+        Type::Bool => out.push_str(if value.as_bool() == Some(true) { "true" } else { "false" }),
+        Type::Int => out.push_str(&value.as_int().unwrap_or_default().to_string()),
+        Type::String if let Some(Ok(text)) = value.as_string().map(rquickjs::String::to_string) => {
+            quote(&text, out);
+        }
+        Type::Undefined => return Ok(false),
+        _ => match stringified(ctx, value)? {
+            Some(text) => out.push_str(&text),
+            None => return Ok(false),
+        },
+    }
+    Ok(true)
+}
+
+fn quote(text: &str, out: &mut String) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&serde_json::Value::from(text).to_string());
     }
 }
 
@@ -178,6 +263,68 @@ mod tests {
                 assert!(decoded(&ctx, text.to_owned()).is_err(), "{text}");
                 ctx.catch();
             }
+        });
+    }
+
+    #[test]
+    fn what_is_passed_is_what_the_engines_own_serializer_makes_of_it() {
+        let context = rquickjs::Context::full(&rquickjs::Runtime::new().unwrap()).unwrap();
+        context.with(|ctx| {
+            assert!(ctx.store_userdata(plain_prototype(&ctx).unwrap()).is_ok());
+            let values = [
+                "({})",
+                "({ n: 7, m: -7, big: 2 ** 40, half: 0.5, huge: 1e300, zero: -0 })",
+                "({ a: null, b: undefined, c: true, d: false, e: NaN, f: Infinity })",
+                "({ u: undefined, f() {}, s: Symbol('x'), last: 1 })",
+                "({ 2: 'b', 1: 'a', [Symbol('x')]: 1 })",
+                r#"({ text: 'a "quoted"\nline\t\\ \u0001 ä😀', 'key "k"\n': 1, '': 2 })"#,
+                r"({ half: '\ud800', '\udc00': 1 })",
+                "({ list: [1, [undefined, () => 1], { x: {} }], deep: { y: { z: [] } } })",
+                "({ when: new Date(0), map: new Map([[1, 2]]), error: new Error('x'), re: /x/ })",
+                "({ toJSON: () => ({ instead: 1 }) })",
+                "({ toJSON: 1, x: 2 })",
+                "({ inner: { toJSON: () => 'inner' } })",
+                "({ get got() { return 'got' } })",
+                "Object.defineProperty({ a: 1 }, 'hidden', { value: 2 })",
+                "Object.create({ inherited: 1 })",
+                "Object.create(null)",
+                "Object.assign(Object.create(null), { a: 1 })",
+                "new (class Point { x = 1; toJSON() { return [this.x] } })",
+                "new (class Plain { x = 1 })",
+                "new Proxy({ a: 1 }, {})",
+                "[1, 'a', null]",
+                "'text'",
+                "7",
+                "null",
+                "new Number(7)",
+                "({ __proto__: { a: 1 }, b: 2 })",
+                "({ boxed: new String('s'), number: new Number(1), bool: Object(true) })",
+            ];
+            for code in values {
+                let value: Value<'_> = ctx.eval(code).unwrap();
+                let own =
+                    ctx.json_stringify(value.clone()).unwrap().map(|text| text_of(&ctx, &text).unwrap());
+                let text = passed(&ctx, Some(value)).unwrap();
+                let read =
+                    |text: &str| read_json(text).unwrap_or_else(|error| panic!("{code}: {error}: {text}"));
+                assert_eq!(read(&text), read(&own.unwrap()), "{code}");
+                assert!(!text.contains(": ") || code.contains(": "), "{code}: {text}");
+            }
+            let circle = "(() => { const a = {}; a.a = a; return a })()";
+            for code in [
+                circle,
+                "({ big: 1n })",
+                "({ get x() { throw new Error('no') } })",
+                "({ get toJSON() { throw 1 } })",
+            ] {
+                let value: Value<'_> = ctx.eval(code).unwrap();
+                assert!(passed(&ctx, Some(value)).is_err(), "{code}");
+                ctx.catch();
+            }
+            ctx.eval::<(), _>("Object.prototype.toJSON = function () { return 'all' }").unwrap();
+            let value: Value<'_> = ctx.eval("({ a: 1 })").unwrap();
+            assert_eq!(passed(&ctx, Some(value)).unwrap(), "\"all\"");
+            let _ = ctx.remove_userdata::<PlainPrototype<'_>>();
         });
     }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Runtime, Value};
+use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
+use super::blank::Blank;
 use super::diagnose::{FILE, declaration, rebase};
 use super::encode::{encode, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
@@ -82,6 +83,7 @@ pub(super) struct Engine {
     guest: Arc<Guest>,
     has_begun: bool,
     answered: u64,
+    has_answers: bool,
     context: Context,
 }
 
@@ -95,7 +97,8 @@ impl Engine {
         program.limits = program.limits.in_range();
         let guest = Arc::new(Guest::new(say));
         let build = || -> rquickjs::Result<Context> {
-            let runtime = Runtime::new()?;
+            let context = Blank::take()?.into_context();
+            let runtime = context.runtime();
             runtime.set_memory_limit(program.limits.heap_bytes);
             runtime.set_max_stack_size(program.limits.stack_bytes);
             let watched = Arc::clone(&stop);
@@ -106,7 +109,7 @@ impl Engine {
                     noted.rejected(&ctx, promise, &reason, is_handled);
                 },
             )));
-            Context::full(&runtime)
+            Ok(context)
         };
         let failed = |error: rquickjs::Error| {
             let error =
@@ -119,33 +122,46 @@ impl Engine {
             context.with(|ctx| clear(&ctx));
             return Err(failed(rquickjs::Error::Allocation));
         }
-        Ok(Self { program, stop, guest, has_begun: false, answered: 0, context })
+        Ok(Self { program, stop, guest, has_begun: false, answered: 0, has_answers: false, context })
     }
 
-    /// Runs until the program waits or has ended, and empties the list of replies. After the end there is no step.
-    pub(super) fn step(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
+    /// How many asks it has made.
+    pub(super) fn asked(&self) -> u32 {
+        self.guest.asked()
+    }
+
+    /// Whether there are answers that the program has not gone on with.
+    pub(super) fn has_answers(&self) -> bool {
+        self.has_answers
+    }
+
+    /// Settles what the replies answer, and empties the list; where `goes_on`, runs until the program waits or has ended. After the end
+    /// there is no step.
+    pub(super) fn step(&mut self, replies: &mut Vec<HostReply>, goes_on: bool) -> Option<Ended> {
         let stop = Arc::clone(&self.stop);
-        stop.during(|| self.step_on(replies))
+        stop.during(|| self.step_on(replies, goes_on))
     }
 
-    fn step_on(&mut self, replies: &mut Vec<HostReply>) -> Option<Ended> {
+    fn step_on(&mut self, replies: &mut Vec<HostReply>, goes_on: bool) -> Option<Ended> {
         let context = self.context.clone();
         self.answered += replies.len() as u64;
+        self.has_answers = !goes_on && (self.has_answers || !replies.is_empty());
         let result = context.with(|ctx| {
+            let settled = self.settle(&ctx, replies);
+            let result = if goes_on { settled.or_else(|| self.run(&ctx)) } else { settled }?;
             // What an interrupt broke off did not fail by itself.
-            let result = self
-                .run(&ctx, replies)?
-                .map_err(|error| self.stop.why().map_or(error, |kind| self.stopped(kind)));
+            let result = result.map_err(|error| self.stop.why().map_or(error, |kind| self.stopped(kind)));
             self.guest.tell_unhandled(&ctx, &self.program.limits);
             Some(result)
         });
-        if result.is_none() {
+        if result.is_none() && goes_on {
             self.guest.say(GuestEvent::Waiting { answered: self.answered });
         }
         result.map(|result| Ended { result, lines_left_out: self.guest.left_out() })
     }
 
-    fn run<'js>(
+    /// The end of the program, if it comes to that.
+    fn settle<'js>(
         &mut self,
         ctx: &Ctx<'js>,
         replies: &mut Vec<HostReply>,
@@ -165,6 +181,10 @@ impl Engine {
                 return Some(Err(self.threw(ctx, &error)));
             }
         }
+        None
+    }
+
+    fn run<'js>(&mut self, ctx: &Ctx<'js>) -> Option<Result<String, GuestError>> {
         let mut jobs = 0_u32;
         while ctx.execute_pending_job() {
             jobs = jobs.wrapping_add(1);

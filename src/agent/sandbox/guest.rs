@@ -1,13 +1,14 @@
 //! The host's functions as a program sees them, and what they share with the engine.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
 
-use super::encode::{Encoder, decoded, encoder, line, passed, shown};
+use super::encode::{Encoder, PlainPrototype, decoded, encoder, line, passed, plain_prototype, shown};
 use super::port::{Ask, GuestEvent, HostReply};
 use super::program::{GuestLimits, Program, Surface};
 use super::surface::mentions;
@@ -27,12 +28,18 @@ pub(super) const MAX_PENDING: usize = 4_096;
 const MAX_PASSED: usize = 2 << 20;
 const MAX_HELD: usize = 16 << 20;
 
+/// What passes no more is not counted: all that may wait pass a quarter of what is allowed.
+const SMALL: usize = 1 << 10;
+
 /// How many rejections are told that nobody handled.
 const MAX_UNHANDLED: usize = 8;
 
-/// What the functions of a program share with its engine. Locked for one step at a time, by the thread that runs the engine.
+/// What the functions of a program share with its engine.
 pub(super) struct Guest {
     say: Say,
+    /// How many asks were made: the next one's id.
+    asked: AtomicU32,
+    /// Locked for one step at a time, by the thread that runs the engine.
     state: Mutex<State>,
 }
 
@@ -41,9 +48,8 @@ pub(super) type Say = Box<dyn Fn(GuestEvent) + Send + Sync>;
 
 #[derive(Default)]
 struct State {
-    next: u32,
-    /// What the asks without an answer passed, in bytes, and the sum.
-    passed: HashMap<u32, usize>,
+    /// What the large asks without an answer passed, in bytes, and the sum.
+    passed: BTreeMap<u32, usize>,
     held: usize,
     agent_calls: u32,
     logged_chars: usize,
@@ -55,7 +61,7 @@ struct State {
 
 /// Asks without an answer: how to resolve and to reject each, and the error to reject it with. That was made where the ask was,
 /// so it knows the place. Kept by the runtime, since it belongs to it.
-type Pending<'js> = RefCell<HashMap<u32, Vec<Object<'js>>>>;
+type Pending<'js> = RefCell<BTreeMap<u32, Vec<Object<'js>>>>;
 
 /// Promises that were rejected while nobody handled them.
 type Unhandled<'js> = RefCell<Vec<Value<'js>>>;
@@ -65,7 +71,7 @@ pub(super) type Main<'js> = RefCell<Option<Promise<'js>>>;
 
 impl Guest {
     pub(super) fn new(say: Say) -> Self {
-        Self { say, state: Mutex::default() }
+        Self { say, asked: AtomicU32::new(0), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -81,16 +87,16 @@ impl Guest {
         self.lock().left_out
     }
 
+    /// How many asks were made.
+    pub(super) fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// Settles the promise of an ask.
     pub(super) fn settle<'js>(&self, ctx: &Ctx<'js>, reply: HostReply) -> Result<()> {
-        {
-            let mut state = self.lock();
-            let passed = state.passed.remove(&reply.id).unwrap_or_default();
-            state.held = state.held.saturating_sub(passed);
-        }
-        let pending =
-            ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
-        let Some(Ok([resolve, reject, error])) = pending.map(<[Object<'js>; 3]>::try_from) else {
+        self.let_go(reply.id);
+        let ask = ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
+        let Some(Ok([resolve, reject, error])) = ask.map(<[Object<'js>; 3]>::try_from) else {
             return Ok(());
         };
         let settle = |by: Object<'js>, with: Value<'js>| match by.into_value().into_function() {
@@ -113,40 +119,52 @@ impl Guest {
     }
 
     fn ask<'js>(&self, ctx: &Ctx<'js>, ask: Ask) -> Result<Promise<'js>> {
-        if ctx.userdata::<Pending<'js>>().is_some_and(|pending| pending.borrow().len() >= MAX_PENDING) {
+        let Some(pending) = ctx.userdata::<Pending<'js>>() else { return Err(rquickjs::Error::Unknown) };
+        if pending.borrow().len() >= MAX_PENDING {
             let text =
                 format!("{MAX_PENDING} calls wait for their answers already: await some of them first");
             return rejected(ctx, &text, "too_many_calls");
         }
+        let id = self.asked();
         let bytes = ask.bytes();
-        if bytes > MAX_PASSED {
-            let text =
-                format!("a call passes {bytes} bytes, and may pass {MAX_PASSED}: pass less, or in parts");
-            return rejected(ctx, &text, "too_large");
+        if bytes > SMALL {
+            if bytes > MAX_PASSED {
+                let text =
+                    format!("a call passes {bytes} bytes, and may pass {MAX_PASSED}: pass less, or in parts");
+                return rejected(ctx, &text, "too_large");
+            }
+            if !self.hold(id, bytes) {
+                let text = format!(
+                    "calls that wait for their answers may pass {MAX_HELD} bytes in all: await some of them first"
+                );
+                return rejected(ctx, &text, "too_many_calls");
+            }
         }
-        if self.lock().held + bytes > MAX_HELD {
-            let text = format!(
-                "calls that wait for their answers may pass {MAX_HELD} bytes in all: await some of them first"
-            );
-            return rejected(ctx, &text, "too_many_calls");
-        }
-        let (promise, resolve, reject) = ctx.promise()?;
-        let id = {
-            let mut state = self.lock();
-            let id = state.next;
-            state.next = state.next.wrapping_add(1);
-            state.passed.insert(id, bytes);
-            state.held += bytes;
-            id
-        };
+        self.asked.store(id.wrapping_add(1), Ordering::Relaxed);
         // Said before the rest, so that the host does its part while the engine does its own. If there is no memory for that, the
         // call throws although the host makes it, and nobody waits for its answer.
         (self.say)(GuestEvent::Ask { id, ask });
+        let (promise, resolve, reject) = ctx.promise()?;
         let error = Exception::from_message(ctx.clone(), "")?.into_object();
-        if let Some(pending) = ctx.userdata::<Pending<'js>>() {
-            pending.borrow_mut().insert(id, vec![resolve.into_inner(), reject.into_inner(), error]);
-        }
+        pending.borrow_mut().insert(id, vec![resolve.into_inner(), reject.into_inner(), error]);
         Ok(promise)
+    }
+
+    /// Counts what a large ask passes, until it is answered. False if that is too much.
+    fn hold(&self, id: u32, bytes: usize) -> bool {
+        let mut state = self.lock();
+        if state.held + bytes > MAX_HELD {
+            return false;
+        }
+        state.held += bytes;
+        state.passed.insert(id, bytes);
+        true
+    }
+
+    fn let_go(&self, id: u32) {
+        let mut state = self.lock();
+        let passed = state.passed.remove(&id).unwrap_or_default();
+        state.held = state.held.saturating_sub(passed);
     }
 
     fn log(&self, limits: &GuestLimits, severity: Severity, text: String) {
@@ -213,6 +231,7 @@ pub(super) fn clear<'js>(ctx: &Ctx<'js>) {
     let _ = ctx.remove_userdata::<Unhandled<'js>>();
     let _ = ctx.remove_userdata::<Main<'js>>();
     let _ = ctx.remove_userdata::<Encoder<'js>>();
+    let _ = ctx.remove_userdata::<PlainPrototype<'js>>();
 }
 
 /// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`encode`] has it.
@@ -231,7 +250,8 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
     let fresh = ctx.store_userdata(Pending::<'js>::default()).is_ok()
         && ctx.store_userdata(Unhandled::<'js>::default()).is_ok()
         && ctx.store_userdata(Main::<'js>::default()).is_ok()
-        && ctx.store_userdata(encoder(ctx)?).is_ok();
+        && ctx.store_userdata(encoder(ctx)?).is_ok()
+        && ctx.store_userdata(plain_prototype(ctx)?).is_ok();
     if !fresh {
         return Err(rquickjs::Error::Allocation);
     }

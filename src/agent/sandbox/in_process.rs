@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::blank::Blank;
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
@@ -24,7 +25,8 @@ pub struct InProcess;
 impl Sandbox for InProcess {
     fn start(&self, program: Program) -> Box<dyn Session> {
         let stop = Arc::new(Stop::after(program.limits.wall));
-        let state = State { replies: Vec::new(), place: Place::New(Box::new(program)) };
+        let place = Place::New(Box::new(program));
+        let state = State { replies: Vec::new(), heard: 0, goes_on: true, place };
         let cell = Arc::new(Cell {
             stop,
             outbox: Arc::default(),
@@ -32,14 +34,24 @@ impl Sandbox for InProcess {
             state: Mutex::new(state),
         });
         cell.wake_engine();
-        Box::new(InProcessSession { cell, look: Look::default(), is_busy: false })
+        Box::new(InProcessSession {
+            cell,
+            look: Look::default(),
+            heard: VecDeque::new(),
+            replied: 0,
+            is_busy: false,
+        })
     }
 }
 
 struct InProcessSession {
     cell: Arc<Cell>,
     look: Look,
-    /// It has not said that it waits.
+    /// What was taken from the outbox and not given out.
+    heard: VecDeque<GuestEvent>,
+    /// How many replies it was given.
+    replied: u64,
+    /// It has not said that it waits for more than those.
     is_busy: bool,
 }
 
@@ -47,7 +59,7 @@ struct InProcessSession {
 struct Cell {
     stop: Arc<Stop>,
     outbox: Arc<Outbox>,
-    /// Whether there are replies that were not taken: to look for without the lock.
+    /// Whether there is something in the state that was not taken: to look for without the lock.
     has_replies: Sign,
     /// Locked to put something in or to take it out, never while the program runs.
     state: Mutex<State>,
@@ -55,6 +67,10 @@ struct Cell {
 
 struct State {
     replies: Vec<HostReply>,
+    /// How many of its asks were heard.
+    heard: u32,
+    /// The program goes on with the replies even if it has made asks that were not heard.
+    goes_on: bool,
     place: Place,
 }
 
@@ -65,6 +81,19 @@ impl State {
             return None;
         }
         Some(std::mem::replace(&mut self.place, Place::Busy))
+    }
+
+    /// As [`State::depart`], if the engine has something to do.
+    fn depart_if_due(&mut self) -> Option<Place> {
+        let is_due = matches!(&self.place, Place::Parked(engine) if self.is_due(engine));
+        if is_due { self.depart() } else { None }
+    }
+
+    /// Whether the program goes on: with answers, and not before all that it asked for was heard. Then it does not depend on who is
+    /// quicker with which answers it does.
+    fn is_due(&self, engine: &Engine) -> bool {
+        let has_answers = engine.has_answers() || !self.replies.is_empty();
+        self.goes_on || has_answers && self.heard == engine.asked()
     }
 }
 
@@ -149,31 +178,41 @@ impl Cell {
     fn run(&self, mut engine: Box<Engine>) {
         let mut look = Look::default();
         let mut replies = Vec::new();
-        self.take_replies(&mut self.lock(), &mut replies);
+        let mut goes_on = self.take_replies(&mut self.lock(), &mut replies, &engine);
         loop {
-            let ended = match guarded(|| Ok(engine.step(&mut replies))) {
+            let ended = match guarded(|| Ok(engine.step(&mut replies, goes_on))) {
                 Ok(ended) => ended,
                 Err(ended) => Some(*ended),
             };
             if let Some(ended) = ended {
-                // First its memory, then the word that it is over.
-                drop(engine);
-                return self.end(ended);
+                // Who ended it waits until nothing of it is left; who only waits for what it comes to need not.
+                if self.stop.why().is_some() {
+                    drop(engine);
+                    return self.end(ended);
+                }
+                self.end(ended);
+                Blank::make_ahead();
+                return;
             }
             look.out_for(|| self.has_replies.is_set());
             let mut state = self.lock();
-            if state.replies.is_empty() && self.stop.why().is_none() {
+            let is_stopped = self.stop.why().is_some();
+            if state.replies.is_empty() && !state.is_due(&engine) && !is_stopped {
                 state.place = Place::Parked(engine);
                 return;
             }
-            self.take_replies(&mut state, &mut replies);
+            goes_on = self.take_replies(&mut state, &mut replies, &engine) || is_stopped;
         }
     }
 
-    /// Changes the replies for the emptied list of those before: two lists go to and fro, and nothing is allocated.
-    fn take_replies(&self, state: &mut State, emptied: &mut Vec<HostReply>) {
+    /// Changes the replies for the emptied list of those before: two lists go to and fro, and nothing is allocated. Whether the program
+    /// goes on with them.
+    fn take_replies(&self, state: &mut State, emptied: &mut Vec<HostReply>, engine: &Engine) -> bool {
+        let is_due = state.is_due(engine);
         self.has_replies.set(false);
+        state.goes_on = false;
         std::mem::swap(&mut state.replies, emptied);
+        is_due
     }
 
     /// The program is over, and so is its engine.
@@ -193,43 +232,76 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
 }
 
 impl InProcessSession {
-    fn answer(&mut self, replies: impl IntoIterator<Item = HostReply>) {
-        self.is_busy = true;
+    fn answer(&mut self, replies: impl ExactSizeIterator<Item = HostReply>) {
+        self.count(replies.len());
         let idle = {
             let mut state = self.cell.lock();
             state.replies.extend(replies);
+            state.goes_on = true;
             self.cell.has_replies.set(true);
             state.depart()
         };
         self.cell.give_thread(idle);
     }
+
+    fn count(&mut self, replies: usize) {
+        self.is_busy = true;
+        self.replied += replies as u64;
+    }
+
+    /// The next event of those that were taken.
+    fn next(&mut self) -> Option<GuestEvent> {
+        let event = self.heard.pop_front()?;
+        if let GuestEvent::Waiting { answered } = event {
+            self.is_busy = answered != self.replied;
+        }
+        Some(event)
+    }
 }
 
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
+        if let Some(event) = self.next() {
+            return Poll::Ready(Some(event));
+        }
         let outbox = &self.cell.outbox;
         if self.is_busy {
             self.look.out_for(|| outbox.has_events.is_set());
         }
-        let mut said = outbox.lock();
-        if let Some(event) = said.events.pop_front() {
-            outbox.has_events.set(!said.events.is_empty());
-            self.is_busy = !matches!(event, GuestEvent::Waiting { .. });
-            return Poll::Ready(Some(event));
+        {
+            let mut said = outbox.lock();
+            if said.events.is_empty() {
+                if said.has_ended {
+                    return Poll::Ready(None);
+                }
+                said.waiter = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            // All at once: two lists go to and fro, and the program is not disturbed for each.
+            outbox.has_events.set(false);
+            std::mem::swap(&mut said.events, &mut self.heard);
         }
-        if said.has_ended {
-            return Poll::Ready(None);
-        }
-        said.waiter = Some(cx.waker().clone());
-        Poll::Pending
+        Poll::Ready(self.next())
     }
 
     fn reply(&mut self, reply: HostReply) {
-        self.answer([reply]);
+        self.answer(std::iter::once(reply));
     }
 
     fn reply_all(&mut self, replies: Vec<HostReply>) {
-        self.answer(replies);
+        self.answer(replies.into_iter());
+    }
+
+    fn reply_ahead(&mut self, replies: &mut Vec<HostReply>, heard: u32) {
+        self.count(replies.len());
+        let idle = {
+            let mut state = self.cell.lock();
+            state.replies.append(replies);
+            state.heard = heard;
+            self.cell.has_replies.set(true);
+            state.depart_if_due()
+        };
+        self.cell.give_thread(idle);
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -67,6 +67,54 @@ async fn error(code: &str) -> GuestError {
     result(code).await.unwrap_err()
 }
 
+/// The answer to an ask of the number `id`, which is that number.
+fn numbered(id: u32) -> HostReply {
+    HostReply { id, outcome: Ok(id.to_string()) }
+}
+
+#[tokio::test]
+async fn with_what_is_answered_ahead_a_program_goes_on_when_all_that_it_asked_for_was_heard() {
+    // Each answer is told twice, by code that goes on at different times: so it shows which of them came at once.
+    let mut bench = Bench::new(
+        "await Promise.all([0, 1, 2].map(async n => { log(await tools.read(n)); await null; log(n) })); await sleep(1)",
+    );
+    let mut lines = Vec::new();
+    loop {
+        match bench.next().await.unwrap() {
+            GuestEvent::Ask { id, ask: Ask::Tool { .. } } => {
+                let mut replies = vec![numbered(id)];
+                bench.session.reply_ahead(&mut replies, id + 1);
+                assert!(replies.is_empty());
+            }
+            GuestEvent::Log { text, .. } => lines.push(text),
+            GuestEvent::Ask { .. } => {}
+            GuestEvent::Waiting { answered } if answered == 3 => break,
+            GuestEvent::Waiting { answered } => assert_eq!(answered, 0),
+            GuestEvent::Ended(ended) => panic!("{ended:?}"),
+        }
+    }
+    assert_eq!(lines, ["0", "1", "2", "0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn an_ask_that_is_heard_and_not_answered_holds_nothing_up() {
+    let mut bench = Bench::new("const [a, b] = [tools.read(0), tools.read(1)]; log(await a); log(await b)");
+    for id in 0..2 {
+        assert!(matches!(bench.next().await, Some(GuestEvent::Ask { id: heard, .. }) if heard == id));
+        if id == 0 {
+            bench.session.reply_ahead(&mut vec![numbered(id)], 1);
+        }
+    }
+    assert_eq!(bench.next().await, Some(GuestEvent::Waiting { answered: 0 }));
+    // The second ask was heard too: now the program has nothing to wait for but its answer.
+    bench.session.reply_ahead(&mut Vec::new(), 2);
+    assert!(matches!(bench.next().await, Some(GuestEvent::Log { text, .. }) if text == "0"));
+    assert_eq!(bench.next().await, Some(GuestEvent::Waiting { answered: 1 }));
+    bench.session.reply(numbered(1));
+    assert!(matches!(bench.next().await, Some(GuestEvent::Log { text, .. }) if text == "1"));
+    assert!(matches!(bench.next().await, Some(GuestEvent::Ended(ended)) if ended.result.is_ok()));
+}
+
 #[tokio::test]
 async fn values_come_back_as_json() {
     for (code, expected) in [

@@ -5,6 +5,7 @@
 //!
 //! The engine is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
 
+mod blank;
 mod bridge;
 mod child;
 mod child_process;
@@ -13,8 +14,10 @@ mod encode;
 mod engine;
 mod guest;
 mod in_process;
+mod patience;
 mod port;
 mod program;
+mod running;
 mod spin;
 mod surface;
 

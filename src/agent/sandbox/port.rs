@@ -37,6 +37,13 @@ pub trait Session: Send {
         }
     }
 
+    /// Takes out of the list answers that came while the program may still be asking: it goes on with them when it has nothing else to
+    /// do and all that it has asked for was heard, which is `heard` asks so far. So it does not depend on who is quicker with which
+    /// answers a program goes on. Default: leaves them all, for [`Session::reply_all`] after the program said that it waits.
+    fn reply_ahead(&mut self, replies: &mut Vec<HostReply>, heard: u32) {
+        let _ = (replies, heard);
+    }
+
     /// Ends the program and waits until nothing of it is left.
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }

@@ -48,14 +48,14 @@ impl Grants {
     }
 }
 
-/// Refuses what no person could permit.
-pub(in crate::tool) fn forbidden(
+/// What is to happen with a call; what no person could permit is refused.
+pub(in crate::tool) fn ruled(
     tool: &dyn Tool,
     args: &Map<String, Value>,
     cx: &ToolContext,
-) -> Result<(), ToolReply> {
+) -> Result<Ruling, ToolReply> {
     let ruling = cx.runtime().policy.ruling(Subject { tool, args, agents: &cx.run().agents() });
-    if ruling.effect == Effect::Deny { Err(denied_by(&ruling, tool)) } else { Ok(()) }
+    if ruling.effect == Effect::Deny { Err(denied_by(&ruling, tool)) } else { Ok(ruling) }
 }
 
 fn denied_by(ruling: &Ruling, tool: &dyn Tool) -> ToolReply {
@@ -70,31 +70,19 @@ fn denied_by(ruling: &Ruling, tool: &dyn Tool) -> ToolReply {
     refusal(text, AnsweredBy::Policy)
 }
 
-/// Lets a call pass, or refuses it with what the model reads. May wait for a person.
-///
-/// # Cancel safety
-///
-/// Dropping it takes the question back.
-pub(in crate::tool) async fn pass(
+/// What a person is to be asked about a call that was ruled so; none if it passes as it is.
+pub(in crate::tool) fn question_about(
+    ruling: &Ruling,
     tool: &dyn Tool,
     args: &Map<String, Value>,
     cx: &ToolContext,
-) -> Result<Passed, ToolReply> {
-    let agents = cx.run().agents();
-    let call = Subject { tool, args, agents: &agents };
-    let ruling = cx.runtime().policy.ruling(call);
-    match ruling.effect {
-        Effect::Allow => Ok(Passed::AsIs),
-        Effect::Deny => Err(denied_by(&ruling, tool)),
-        Effect::Ask => {
-            let asking = cx.runtime().policy.asking(call);
-            let Some(about) = not_permitted(asking, &tool.spec().name, cx.run()) else {
-                return Ok(Passed::AsIs);
-            };
-            // Boxed, since it is seldom and large.
-            Box::pin(ask(tool, args, about, cx)).await
-        }
+) -> Option<Arc<str>> {
+    if ruling.effect != Effect::Ask {
+        return None;
     }
+    let agents = cx.run().agents();
+    let asking = cx.runtime().policy.asking(Subject { tool, args, agents: &agents });
+    not_permitted(asking, &tool.spec().name, cx.run())
 }
 
 /// What a call of the tool `name` is asked for that nobody has permitted for longer.
@@ -113,7 +101,12 @@ fn of_rule(ruling: &Ruling) -> String {
     }
 }
 
-async fn ask(
+/// Asks a person about a call: it passes, or is refused with what the model reads.
+///
+/// # Cancel safety
+///
+/// Dropping it takes the question back.
+pub(in crate::tool) async fn ask(
     tool: &dyn Tool,
     args: &Map<String, Value>,
     about: Arc<str>,

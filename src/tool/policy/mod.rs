@@ -11,7 +11,7 @@ mod rule;
 mod rules;
 mod verdict;
 
-pub(super) use gate::{Passed, forbidden, pass};
+pub(super) use gate::{Passed, ask, question_about, ruled};
 pub use hooks::{Decided, Hook, HookResult, Hooks};
 pub(crate) use offered::{admitted, offered};
 pub use reach::Reach;

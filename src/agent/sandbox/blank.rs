@@ -1,0 +1,43 @@
+//! Runtimes in which nothing has run yet.
+
+use std::sync::{Mutex, PoisonError};
+
+use rquickjs::{Context, Result, Runtime};
+
+/// One that was made ahead, for the next program of any run: most of what a program costs is to make its runtime, and between two
+/// programs of an agent its model is asked. Held while one is made, which takes a tenth of a millisecond: who wants it then has it
+/// sooner than one of its own.
+static SPARE: Mutex<Option<Blank>> = Mutex::new(None);
+
+/// A fresh runtime with the language's own names. No program has seen it, and each gets its own.
+pub(super) struct Blank(Context);
+
+impl Blank {
+    fn new() -> Result<Self> {
+        Context::full(&Runtime::new()?).map(Self)
+    }
+
+    /// The one that was made ahead, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for it.
+    pub(super) fn take() -> Result<Self> {
+        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).take();
+        spare.map_or_else(Self::new, Ok)
+    }
+
+    /// Makes one ahead, if none is there: to be called where nobody waits.
+    pub(super) fn make_ahead() {
+        // Where it is held, somebody else is at it.
+        let Ok(mut spare) = SPARE.try_lock() else { return };
+        if spare.is_none() {
+            // If there is no memory for it now, there may be when it is needed.
+            *spare = Self::new().ok();
+        }
+    }
+
+    pub(super) fn into_context(self) -> Context {
+        self.0
+    }
+}

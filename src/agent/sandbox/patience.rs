@@ -1,0 +1,48 @@
+//! How long others wait for a program to be done with its answers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// How long what a program started waits for the program to be done with the last answers. While it does, one thing happens after
+/// the other, so that the order in the log is the program's own; a program that computes for longer holds nobody up.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// How long it is waited for in all, where one answer follows the other and the program is never done with them: one whose calls are
+/// refused as fast as it makes them would have everything else wait for ever.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
+/// done sooner than a timer is set.
+pub(super) struct Patience {
+    since: Instant,
+    until: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    pub(super) fn begin() -> Self {
+        let since = Instant::now();
+        let until = since + PATIENCE;
+        Self { since, until, timer: Box::pin(tokio::time::sleep_until(until)) }
+    }
+
+    /// An answer goes to a program that was done with those before, or that still has some.
+    pub(super) fn renew(&mut self, was_idle: bool) {
+        let now = Instant::now();
+        if was_idle {
+            self.since = now;
+        }
+        self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
+    }
+
+    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.timer.deadline() != self.until {
+            self.timer.as_mut().reset(self.until);
+        }
+        self.timer.as_mut().poll(cx)
+    }
+}
