@@ -106,8 +106,9 @@ pub(super) async fn once(
     };
     let mut edited = None;
     let args = match admit(&entry, args, &cx) {
-        Ok((args, None)) => args,
-        Ok((args, Some(about))) => match asked(&entry, args, about, &cx, &mut edited).await {
+        Ok(Admitted { args, about: None }) => args,
+        Ok(Admitted { args, about: Some(about) }) => match asked(&entry, args, about, &cx, &mut edited).await
+        {
             Ok(args) => args,
             Err(reply) => return Once { invoked: Invoked::of(reply), edited },
         },
@@ -141,18 +142,24 @@ pub(super) async fn once(
     Once { invoked, edited }
 }
 
-/// The arguments, and what a person is to be asked before the call is made with them. What is forbidden is refused before its
-/// arguments are looked at; nobody is asked about a call that cannot be made.
+/// A call that may be made.
+struct Admitted {
+    args: Map<String, Value>,
+    /// What a person is to be asked about it before, if it is.
+    about: Option<Arc<str>>,
+}
+
+/// What is forbidden is refused before its arguments are looked at; nobody is asked about a call that cannot be made.
 fn admit(
     entry: &Entry,
     args: Result<Map<String, Value>, ToolReply>,
     cx: &ToolContext,
-) -> Result<(Map<String, Value>, Option<Arc<str>>), ToolReply> {
+) -> Result<Admitted, ToolReply> {
     let tool = &*entry.tool;
     let ruling = ruled(tool, args.as_ref().unwrap_or(&Map::new()), cx)?;
     let args = fitting(entry, args?)?;
     let about = question_about(&ruling, tool, &args, cx);
-    Ok((args, about))
+    Ok(Admitted { args, about })
 }
 
 /// Asks a person: the arguments that the call is made with; `edited` holds them if the person gave them.

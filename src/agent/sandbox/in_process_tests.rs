@@ -88,7 +88,7 @@ async fn with_what_is_answered_ahead_a_program_goes_on_when_all_that_it_asked_fo
             }
             GuestEvent::Log { text, .. } => lines.push(text),
             GuestEvent::Ask { .. } => {}
-            GuestEvent::Waiting { answered } if answered == 3 => break,
+            GuestEvent::Waiting { answered: 3 } => break,
             GuestEvent::Waiting { answered } => assert_eq!(answered, 0),
             GuestEvent::Ended(ended) => panic!("{ended:?}"),
         }
