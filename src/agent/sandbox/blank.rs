@@ -41,3 +41,19 @@ impl Blank {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_made_ahead_knows_nothing_of_those_before() {
+        for _ in 0..3 {
+            let context = Blank::take().unwrap().into_context();
+            let seen: bool =
+                context.with(|ctx| ctx.eval("'left' in globalThis || (globalThis.left = 1, false)").unwrap());
+            assert!(!seen);
+            Blank::make_ahead();
+        }
+    }
+}

@@ -215,7 +215,7 @@ impl Cell {
         is_due
     }
 
-    /// The program is over, and so is its engine.
+    /// The program is over.
     fn end(&self, ended: Ended) {
         self.lock().place = Place::Gone;
         self.outbox.say(GuestEvent::Ended(ended));
@@ -232,21 +232,17 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
 }
 
 impl InProcessSession {
-    fn answer(&mut self, replies: impl ExactSizeIterator<Item = HostReply>) {
-        self.count(replies.len());
-        let idle = {
-            let mut state = self.cell.lock();
-            state.replies.extend(replies);
-            state.goes_on = true;
-            self.cell.has_replies.set(true);
-            state.depart()
-        };
-        self.cell.give_thread(idle);
-    }
-
-    fn count(&mut self, replies: usize) {
+    /// Puts something into the state, `replies` among it, and gives the engine a thread if `put` lets it depart.
+    fn hand_over(&mut self, replies: usize, put: impl FnOnce(&mut State) -> Option<Place>) {
         self.is_busy = true;
         self.replied += replies as u64;
+        let idle = {
+            let mut state = self.cell.lock();
+            let idle = put(&mut state);
+            self.cell.has_replies.set(true);
+            idle
+        };
+        self.cell.give_thread(idle);
     }
 
     /// The next event of those that were taken.
@@ -285,23 +281,23 @@ impl Session for InProcessSession {
     }
 
     fn reply(&mut self, reply: HostReply) {
-        self.answer(std::iter::once(reply));
+        self.reply_all(vec![reply]);
     }
 
     fn reply_all(&mut self, replies: Vec<HostReply>) {
-        self.answer(replies.into_iter());
+        self.hand_over(replies.len(), |state| {
+            state.replies.extend(replies);
+            state.goes_on = true;
+            state.depart()
+        });
     }
 
     fn reply_ahead(&mut self, replies: &mut Vec<HostReply>, heard: u32) {
-        self.count(replies.len());
-        let idle = {
-            let mut state = self.cell.lock();
+        self.hand_over(replies.len(), |state| {
             state.replies.append(replies);
             state.heard = heard;
-            self.cell.has_replies.set(true);
             state.depart_if_due()
-        };
-        self.cell.give_thread(idle);
+        });
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -56,7 +56,7 @@ impl Done {
 #[derive(Default)]
 pub(super) struct Running<'a> {
     alone: Option<Call<'a>>,
-    /// The room of one that has ended, for the next: it has two kilobytes, more than the allocator keeps at hand.
+    /// The room of one that has ended, for the next.
     spare: Option<Call<'a>>,
     others: FuturesUnordered<Call<'a>>,
 }
