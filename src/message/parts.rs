@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use crate::outcome::{Usage, words};
@@ -183,4 +183,13 @@ pub struct OtherBody {
     pub fields: Extra,
     /// If the kind is known: why the body is not one.
     pub problem: Option<String>,
+}
+
+impl OtherBody {
+    /// A body of a kind that has no type of its own. Its keys must be none of the envelope's.
+    pub(crate) fn new<'a>(kind: &str, members: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        let member = |(key, value): (&str, Value)| Some((key.into(), to_raw_value(&value).ok()?));
+        let fields = Extra::new(members.into_iter().filter_map(member).collect());
+        Self { kind: kind.to_owned(), fields, problem: None }
+    }
 }

@@ -165,6 +165,14 @@ pub enum ChatEvent {
     },
     /// The whole text of the turn, from a provider that sends one at the end. It replaces the deltas.
     Snapshot(String),
+    /// Something that this version does not know, from a provider that knows more. It is passed on as it came, and is no part of the
+    /// answer.
+    Other {
+        /// What the provider calls it.
+        kind: Arc<str>,
+        /// The whole event.
+        event: Value,
+    },
     /// What the turn used so far: cumulative, replaces earlier reports.
     Usage(Usage),
     /// The end of the turn.

@@ -7,10 +7,10 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::machine::{Action, Delay, LoopConfig, Machine, PlannedCall};
-use super::turn::{Turn, TurnBuilder};
+use super::turn::{Turn, TurnBuilder, passed_on};
 use crate::context::RunContext;
 use crate::message::{Extra, Retrying, TurnFinished};
-use crate::model::{ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
+use crate::model::{ChatEvent, ChatRequest, ModelError, RunLabel, ToolChoice, ToolSpec};
 use crate::outcome::{FailureKind, StopReason, SubAgentOutcome, Usage};
 use crate::stream::{Emitter, SubAgentStream};
 use crate::tool::{Announced, Caller, Job, Made, NewCall, Producer, Schema, ToolReply, Toolset};
@@ -232,9 +232,10 @@ impl Driver {
         let mut failure = None;
         while let Some(event) = events.next().await {
             match event {
+                Ok(ChatEvent::Other { kind, event }) => self.emit.send(passed_on(&kind, &event)).await,
                 Ok(event) => {
                     let before = builder.usage();
-                    let ended = matches!(event, crate::model::ChatEvent::End { .. });
+                    let ended = matches!(event, ChatEvent::End { .. });
                     if let Some(chunk) = builder.push(event) {
                         self.emit.send(chunk).await;
                     }

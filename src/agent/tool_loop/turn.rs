@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::message::Chunk;
+use serde_json::Value;
+
+use crate::message::{Chunk, MessageBody, OtherBody, cap_value};
 use crate::model::ChatEvent;
 use crate::outcome::{StopReason, Usage};
 
@@ -87,6 +89,8 @@ impl TurnBuilder {
                 self.turn.usage = usage;
                 None
             }
+            // No part of the turn: see `passed_on`.
+            ChatEvent::Other { .. } => None,
             ChatEvent::End { stop_reason, usage } => {
                 self.turn.stop_reason = Some(stop_reason);
                 self.turn.usage = usage.unwrap_or(self.turn.usage);
@@ -132,6 +136,17 @@ impl TurnBuilder {
     pub fn finish(self) -> Turn {
         self.turn
     }
+}
+
+/// The most of an event that is passed on, in bytes: what is not known may be large, such as a picture.
+const MAX_OTHER: usize = 64 * 1024;
+
+/// What a watcher is told of something that is not known: a message of the kind `provider_event`, with the provider's word for it in
+/// `kind` and the whole of it in `event`. A larger one is cut to a text with a marker.
+pub(super) fn passed_on(kind: &str, event: &Value) -> MessageBody {
+    let event = cap_value(event.clone(), MAX_OTHER);
+    let body = OtherBody::new("provider_event", [("kind", Value::from(kind)), ("event", event)]);
+    MessageBody::Other(Arc::new(body))
 }
 
 #[cfg(test)]

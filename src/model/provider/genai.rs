@@ -1,34 +1,41 @@
 //! The adapter over genai: every protocol that is not read here.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
 use genai::chat::{
-    ChatFrameSink, ChatMessage as Message, ChatOptions, ChatRequest as Request, ChatStream as Events,
-    ChatStreamEvent, ContentPart, FrameCtx, JsonSpec, MessageContent, RawFrameRef, StopReason as Stop,
-    StreamEnd, Tool, ToolCall, ToolChoice as Choice, ToolResponse, Usage as Tokens,
+    ChatFrameSink, ChatOptions, ChatRequest as Request, ChatStream as Events, ChatStreamEvent, FrameCtx,
+    JsonSpec, RawFrameRef, StreamEnd, Tool, ToolCall, ToolChoice as Choice,
 };
 use genai::resolver::{AuthData, Endpoint};
-use genai::webc::StreamTimeout;
 use genai::{Client, ModelIden, ServiceTarget};
+use reqwest::redirect::Policy;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
 use super::fault;
+use super::genai_words::{messages, of_genai, stop_of, usage_of};
 use super::loose::Loose;
+use super::relay::Relay;
 use super::request::{native_schema, system};
-use super::server::Shared;
+use super::server::{Shared, TAIL};
+use super::speech::Speech;
 use super::tap::Tap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{
-    ChatEvent, ChatMessage, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, StopReason,
-    ToolChoice,
+    ChatEvent, ChatModel, ChatRequest, ChatStream, ModelError, ModelErrorKind, StopReason, ToolChoice,
 };
-use crate::outcome::Usage;
+
+/// More calls than this in one turn are the fault of a server.
+const MAX_CALLS: usize = 1024;
+
+/// And so are more bytes of arguments. Fewer than where chat completions are read: genai copies all of a call with each piece of it.
+const MAX_ARGUMENTS: usize = 4 << 20;
 
 /// A model that is spoken to through genai.
 #[derive(Debug)]
@@ -41,11 +48,17 @@ pub(super) struct GenaiModel {
 
 impl GenaiModel {
     pub(super) fn new(name: String, kind: AdapterKind, server: Shared) -> Result<Self> {
-        let client = Client::builder().with_reqwest(server.client.clone()).build().map_err(|error| {
-            Error::new(ErrorKind::Client { provider: name.clone(), reason: error.to_string() })
-        })?;
+        let refuse = |reason| Error::new(ErrorKind::Client { provider: name.clone(), reason });
+        let relayed = relayed().map_err(|error| refuse(fault::chain(&error)))?;
+        let client = Client::builder().with_reqwest(relayed).build();
+        let client = client.map_err(|error| refuse(error.to_string()))?;
         Ok(Self { name, kind, client, server })
     }
+}
+
+/// The client that genai has: it asks relays, each of them once.
+fn relayed() -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder().no_proxy().redirect(Policy::none()).pool_max_idle_per_host(0).build()
 }
 
 impl ChatModel for GenaiModel {
@@ -78,9 +91,12 @@ struct Cold {
 struct Open {
     server: Shared,
     has_tools: bool,
+    relay: Relay,
     events: Events,
     tap: Arc<Tap>,
     calls: Vec<Sent>,
+    /// Of all of them, in bytes.
+    arguments: usize,
     out: VecDeque<Result<ChatEvent, ModelError>>,
     has_content: bool,
     /// When something of the answer came last.
@@ -102,7 +118,7 @@ async fn step(state: State) -> Option<(Result<ChatEvent, ModelError>, State)> {
             let server = Arc::clone(&cold.server);
             match cold.open().await {
                 Ok(open) => Box::new(open),
-                Err(error) => return Some((Err(server.cleaned(of_genai(&error, &server))), State::Ended)),
+                Err(error) => return Some((Err(server.cleaned(error)), State::Ended)),
             }
         }
     };
@@ -114,26 +130,23 @@ async fn step(state: State) -> Option<(Result<ChatEvent, ModelError>, State)> {
 
 impl Cold {
     /// Makes the stream of genai; it sends nothing before it is polled.
-    async fn open(self) -> Result<Open, genai::Error> {
+    async fn open(self) -> Result<Open, ModelError> {
         let Self { kind, client, server, request } = self;
+        let speech = Speech::of(kind, &server.model);
+        let relay = Relay::listen(Arc::clone(&server), speech.framing()).await?;
         let key = server.key.as_ref().map_or("", |key| key.expose());
         let target = ServiceTarget {
-            endpoint: Endpoint::from_owned(server.base.as_str()),
+            endpoint: Endpoint::from_owned(relay.base()),
             // No key is an empty one: `None` fails at some protocols.
             auth: AuthData::from_single(key),
             model: ModelIden::new(kind, server.model.as_str()),
         };
-        let tap = Arc::new(Tap::new(kind == AdapterKind::OpenAIResp));
+        let tap = Arc::new(Tap::new(speech));
         let mut options = ChatOptions::default()
             .with_capture_usage(true)
             .with_capture_tool_calls(true)
-            .with_stream_header_timeout(server.idle)
-            .with_stream_read_timeout(server.idle)
             .with_raw_frame_sink_arc(Arc::<Tap>::clone(&tap));
-        // Ollama and Gemini enforce any schema.
-        let only_objects =
-            !matches!(kind, AdapterKind::Ollama | AdapterKind::OllamaCloud | AdapterKind::Gemini);
-        let schema = native_schema(false, only_objects, &request);
+        let schema = native_schema(false, !speech.takes_any_schema(), &request);
         if let Some(schema) = schema {
             options = options.with_response_format(JsonSpec::new("result", schema.clone()));
         }
@@ -155,54 +168,22 @@ impl Cold {
             chat = chat.with_tools(tools.collect::<Vec<_>>());
         }
         drop(request);
-        let events = client.exec_chat_stream(target, chat, Some(&options)).await?.stream;
+        let opened = client.exec_chat_stream(target, chat, Some(&options)).await;
+        let events = opened.map_err(|error| of_genai(&error))?.stream;
         Ok(Open {
             server,
             has_tools,
+            relay,
             events,
             tap,
             calls: Vec::new(),
+            arguments: 0,
             out: VecDeque::new(),
             has_content: false,
             heard: Instant::now(),
             is_over: false,
         })
     }
-}
-
-/// The conversation; the results of one turn together, as the strictest protocol wants them.
-fn messages(conversation: &[ChatMessage]) -> Vec<Message> {
-    let mut messages = Vec::with_capacity(conversation.len());
-    let mut results: Vec<ToolResponse> = Vec::new();
-    for message in conversation {
-        if !matches!(message, ChatMessage::ToolResult { .. }) && !results.is_empty() {
-            messages.push(Message::from(std::mem::take(&mut results)));
-        }
-        match message {
-            ChatMessage::User { text } => messages.push(Message::user(text.as_str())),
-            ChatMessage::Assistant { text, tool_calls } => {
-                let calls = tool_calls.iter().map(|call| {
-                    ContentPart::ToolCall(ToolCall {
-                        call_id: call.id.as_str().to_owned(),
-                        fn_name: call.name.to_string(),
-                        fn_arguments: call.arguments.clone(),
-                        thought_signatures: None,
-                    })
-                });
-                let said = (!text.is_empty()).then(|| ContentPart::Text(text.clone()));
-                messages.push(Message::assistant(MessageContent::from_parts(
-                    said.into_iter().chain(calls).collect::<Vec<_>>(),
-                )));
-            }
-            ChatMessage::ToolResult { id, name, content, .. } => {
-                results.push(ToolResponse::new(id.as_str(), content.as_str()).with_fn_name(name.to_string()));
-            }
-        }
-    }
-    if !results.is_empty() {
-        messages.push(Message::from(results));
-    }
-    messages
 }
 
 impl Open {
@@ -214,50 +195,102 @@ impl Open {
             if self.is_over {
                 return None;
             }
-            // genai logs what a server answered, and a server may quote the key: its log goes nowhere.
-            let item = self.events.next().with_subscriber(NoSubscriber::default());
-            let Ok(item) = timeout_at(self.heard + self.server.stall(), item).await else {
-                self.fail(self.server.stalled());
+            let stalled = self.heard + self.server.stall();
+            let finished = self.tap.finished().map(|since| since + TAIL.min(self.server.idle));
+            let until = finished.unwrap_or(stalled);
+            let Some(item) = self.item(until).await else {
+                match finished {
+                    Some(_) => self.over(),
+                    None => self.fail(self.server.stalled()),
+                }
                 continue;
             };
-            if let Some(refusal) = self.tap.refusal() {
-                self.has_content = true;
-                self.out.push_back(Ok(ChatEvent::Text(refusal.into())));
-            }
+            self.tapped();
             // An error in a frame that genai passes over.
             if let Some(error) = self.tap.error() {
                 self.fail(fault::of_event(&Loose::Other(error)));
                 continue;
             }
             match item {
-                Some(Ok(event)) => {
-                    self.take(event);
-                    if !self.out.is_empty() {
-                        self.heard = Instant::now();
+                Some(Ok(ChatStreamEvent::End(end))) => match self.relay.fault() {
+                    Some(fault) if end.captured_stop_reason.is_none() && !self.tap.is_done() => {
+                        self.broke(fault)
                     }
-                }
-                Some(Err(error)) => {
-                    let mut error = of_genai(&error, &self.server);
-                    if error.kind == ModelErrorKind::Protocol
-                        && let Some(first) = self.tap.first()
-                    {
-                        error.message = format!("{}; the answer begins with: {first}", error.message);
-                    }
-                    // A connection that breaks within an answer is a cut, as one that just ends is.
-                    if self.has_content && error.kind == ModelErrorKind::Network {
-                        self.is_over = true;
-                    } else {
-                        self.fail(error);
-                    }
-                }
-                None => {
-                    self.is_over = true;
-                    if !self.has_content {
-                        self.fail(self.nothing());
-                    }
-                }
+                    _ => self.end(&end),
+                },
+                Some(Ok(event)) => self.take(event),
+                // What genai stumbles over is passed on as it came.
+                Some(Err(_)) if self.tap.is_unknown() => {}
+                Some(Err(error)) => match self.relay.fault() {
+                    Some(fault) => self.broke(fault),
+                    None => self.stumbled(of_genai(&error)),
+                },
+                None => match self.relay.fault() {
+                    Some(fault) => self.broke(fault),
+                    None => self.over(),
+                },
+            }
+            if !self.out.is_empty() {
+                self.heard = Instant::now();
+                self.tap.heard();
+            } else if self.tap.is_too_much() && !self.is_over {
+                let text = "the server sent more than 32 MiB of events that say nothing of the answer";
+                self.fail(ModelError::new(ModelErrorKind::Protocol, text));
             }
         }
+    }
+
+    /// The next of genai's events, while the relay goes on; none if it does not come until then.
+    async fn item(&mut self, until: Instant) -> Option<Option<Result<ChatStreamEvent, genai::Error>>> {
+        // A server that always has something to say does not let a timer have its turn.
+        if Instant::now() >= until {
+            return None;
+        }
+        let Self { relay, events, .. } = self;
+        let item = poll_fn(|cx| {
+            relay.poll(cx);
+            events.poll_next_unpin(cx)
+        });
+        // genai logs what a server answered, and a server may quote the key: its log goes nowhere.
+        timeout_at(until, item.with_subscriber(NoSubscriber::default())).await.ok()
+    }
+
+    /// What came that genai passes over.
+    fn tapped(&mut self) {
+        if let Some(refusal) = self.tap.refusal() {
+            self.has_content = true;
+            self.out.push_back(Ok(ChatEvent::Text(refusal.into())));
+        }
+        while let Some((kind, event)) = self.tap.unknown() {
+            self.out.push_back(Ok(ChatEvent::Other { kind: kind.into(), event }));
+        }
+    }
+
+    /// The body has ended, or what else comes is nothing of the answer.
+    fn over(&mut self) {
+        self.is_over = true;
+        match self.tap.finish() {
+            Some((stop_reason, usage)) => self.out.push_back(Ok(ChatEvent::End { stop_reason, usage })),
+            None if !self.has_content => self.fail(self.nothing()),
+            None => {}
+        }
+    }
+
+    /// The connection is no more. One that breaks within an answer is a cut, as one that just ends is.
+    fn broke(&mut self, fault: ModelError) {
+        match fault.kind {
+            ModelErrorKind::Network if self.has_content || self.tap.finished().is_some() => self.over(),
+            _ => self.fail(fault),
+        }
+    }
+
+    fn stumbled(&mut self, mut error: ModelError) {
+        if error.kind == ModelErrorKind::Protocol
+            && let Some(first) = self.tap.first()
+        {
+            error.message = format!("{}; the answer begins with: {first}", error.message);
+        }
+        self.broke(error);
     }
 
     fn fail(&mut self, mut error: ModelError) {
@@ -288,8 +321,8 @@ impl Open {
                 self.out.push_back(Ok(ChatEvent::Thinking(chunk.content.into())));
             }
             ChatStreamEvent::ToolCallChunk(chunk) => self.call(&chunk.tool_call),
-            ChatStreamEvent::End(end) => self.end(&end),
-            ChatStreamEvent::Start
+            ChatStreamEvent::End(_)
+            | ChatStreamEvent::Start
             | ChatStreamEvent::Heartbeat
             | ChatStreamEvent::Chunk(_)
             | ChatStreamEvent::ReasoningChunk(_)
@@ -320,6 +353,14 @@ impl Open {
         }
         let Some(sent) = self.calls.get_mut(at) else { return };
         let delta = text.strip_prefix(sent.arguments.as_str()).unwrap_or_default().to_owned();
+        self.arguments += delta.len();
+        if self.arguments > MAX_ARGUMENTS || at >= MAX_CALLS {
+            let text = format!(
+                "the server sent more than {MAX_CALLS} calls, or more than {} MiB of arguments, in one turn",
+                MAX_ARGUMENTS >> 20
+            );
+            return self.fail(ModelError::new(ModelErrorKind::Protocol, text));
+        }
         if !delta.is_empty() {
             sent.arguments.push_str(&delta);
             self.out.push_back(Ok(ChatEvent::ToolCallArgs { index, delta }));
@@ -358,67 +399,8 @@ impl Open {
     }
 }
 
-fn stop_of(stop: &Stop) -> StopReason {
-    match stop {
-        Stop::MaxTokens(_) => StopReason::Length,
-        Stop::ToolCall(_) => StopReason::ToolCalls,
-        Stop::ContentFilter(_) => StopReason::ContentFilter,
-        Stop::Completed(_) | Stop::StopSequence(_) => StopReason::EndTurn,
-        Stop::Other(word) => super::chunk::stop_reason(&word.to_ascii_lowercase()),
-    }
-}
-
-fn usage_of(tokens: &Tokens) -> Usage {
-    let count = |count: Option<i32>| count.and_then(|count| u64::try_from(count).ok());
-    let cached = tokens.prompt_tokens_details.as_ref().and_then(|details| count(details.cached_tokens));
-    Usage {
-        input_tokens: count(tokens.prompt_tokens).unwrap_or(0),
-        output_tokens: count(tokens.completion_tokens).unwrap_or(0),
-        cached_tokens: cached,
-        cost_usd: None,
-        model_calls: 1,
-    }
-}
-
-/// What an error of genai means. Its own text is not passed on where it holds a request.
-fn of_genai(error: &genai::Error, server: &Shared) -> ModelError {
-    match error {
-        genai::Error::WebStream { error, .. } => {
-            let error: &(dyn std::error::Error + 'static) = error.as_ref();
-            if let Some(genai::Error::HttpError { status, body, headers, .. }) = error.downcast_ref() {
-                return server.refused(*status, headers, body.as_bytes());
-            }
-            if error.downcast_ref::<StreamTimeout>().is_some() {
-                return server.silent(server.idle);
-            }
-            if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-                return server.transport(error);
-            }
-            if error.downcast_ref::<std::string::FromUtf8Error>().is_some() {
-                return ModelError::new(ModelErrorKind::Protocol, "the answer is not UTF-8");
-            }
-            ModelError::new(ModelErrorKind::Network, fault::chain(error))
-        }
-        genai::Error::ChatResponse { body, .. } => fault::of_event(&Loose::Other(body.clone())),
-        genai::Error::StreamParse { serde_error, .. } => ModelError::new(
-            ModelErrorKind::Protocol,
-            format!("an event of the answer is not JSON: {serde_error}"),
-        ),
-        genai::Error::HttpError { status, body, headers, .. } => {
-            server.refused(*status, headers, body.as_bytes())
-        }
-        other => {
-            let words = fault::quote(other.to_string().as_bytes());
-            ModelError::new(
-                ModelErrorKind::Protocol,
-                format!("the answer is not what the protocol says: {words}"),
-            )
-        }
-    }
-}
-
 impl ChatFrameSink for Tap {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
-        self.see(frame.data);
+        self.see(frame.event, frame.data);
     }
 }

@@ -27,8 +27,10 @@
 mod calls;
 mod chunk;
 mod decoder;
+mod events;
 mod fault;
 mod genai;
+mod genai_words;
 mod halves;
 mod key;
 mod lines;
@@ -36,8 +38,10 @@ mod loose;
 mod model;
 mod name;
 mod price;
+mod relay;
 mod request;
 mod server;
+mod speech;
 mod stream;
 mod tap;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::genai::GenaiModel;
 use super::key::ApiKey;
-use super::name::{Protocol, ProviderName};
+use super::name::ProviderName;
 use super::price::Price;
 use super::request::Dialect;
 use super::server::{CONNECT, IDLE, Server, Shared, base_url, client, is_loopback, shown};
@@ -123,7 +123,7 @@ impl ProviderBuilder {
     /// # Errors
     ///
     /// - [`ErrorKind::Key`]: there is no key; it names the variable
-    /// - [`ErrorKind::BaseUrl`]: the address cannot be used
+    /// - [`ErrorKind::BaseUrl`]: the address cannot be used, or a part of it that the environment says is missing
     /// - [`ErrorKind::Client`]: the client cannot be made, for instance of a key that no header takes
     pub fn build(self) -> Result<ProviderModel> {
         self.build_with(|variable| std::env::var(variable).ok())
@@ -136,8 +136,13 @@ impl ProviderBuilder {
     /// As for [`build`](Self::build).
     pub fn build_with(self, variables: impl Fn(&str) -> Option<String>) -> Result<ProviderModel> {
         let provider = self.name.entry();
-        let base = base_url(self.base_url.as_deref().unwrap_or(provider.base_url))?;
-        let is_own_address = base.as_str() == provider.base_url;
+        let own = || provider.address(&variables);
+        let is_own_address = match &self.base_url {
+            None => true,
+            // Where the environment does not say its own address, another one was given.
+            Some(given) => own().is_ok_and(|own| base_url(given).is_ok_and(|given| given.as_str() == own)),
+        };
+        let base = base_url(&self.base_url.map_or_else(own, Ok)?)?;
         let found =
             || provider.keys.iter().find_map(|key| variables(key).filter(|key| !key.trim().is_empty()));
         let key = self.key.or_else(|| found().map(|key| ApiKey::new(&key)));
@@ -145,8 +150,9 @@ impl ProviderBuilder {
             let variable = (*variable).to_owned();
             return Err(Error::new(ErrorKind::Key { provider: provider.name.to_owned(), variable }));
         }
-        let is_chat = provider.protocol == Protocol::ChatCompletions;
-        let client = client(provider.name, &base, key.as_ref().filter(|_| is_chat), self.connect)?;
+        let adapter = self.name.adapter();
+        let bearer = key.as_ref().filter(|_| adapter.is_none());
+        let client = client(provider.name, &base, bearer, self.connect)?;
         let server = Arc::new(Server {
             client,
             shown: shown(&base),
@@ -158,12 +164,12 @@ impl ProviderBuilder {
             price: Price::of(provider.name, self.name.model()).filter(|_| is_own_address),
         });
         let name = self.name.to_string();
-        let gated = match provider.protocol {
-            Protocol::ChatCompletions => {
+        let gated = match adapter {
+            None => {
                 let dialect = Dialect::of(provider.name, is_own_address);
                 Gated::new(ChatServer { name, dialect, server: Arc::clone(&server) })
             }
-            Protocol::Genai(kind) => Gated::new(GenaiModel::new(name, kind, Arc::clone(&server))?),
+            Some(kind) => Gated::new(GenaiModel::new(name, kind, Arc::clone(&server))?),
         };
         Ok(ProviderModel { gated: gated.gate(self.gate), server })
     }

@@ -21,6 +21,17 @@ pub(super) enum Protocol {
     ChatCompletions,
     /// The provider's own, through genai.
     Genai(AdapterKind),
+    /// The provider's own for models whose names begin so, chat completions for all others.
+    GenaiFor(&'static str, AdapterKind),
+}
+
+/// A part of an address that differs from account to account.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// What stands for it in the address.
+    mark: &'static str,
+    /// The variables that hold it, the usual one first.
+    variables: &'static [&'static str],
 }
 
 /// What is known of a provider.
@@ -31,11 +42,13 @@ pub(super) struct Provider {
     /// The variables that usually hold its key, the usual one first; none if it needs no key.
     pub(super) keys: &'static [&'static str],
     /// Where it is, with a slash at the end.
-    pub(super) base_url: &'static str,
+    base_url: &'static str,
+    /// What of the address the environment says.
+    places: &'static [Place],
 }
 
 const fn chat(name: &'static str, keys: &'static [&'static str], base_url: &'static str) -> Provider {
-    Provider { name, protocol: Protocol::ChatCompletions, keys, base_url }
+    Provider { name, protocol: Protocol::ChatCompletions, keys, base_url, places: &[] }
 }
 
 const fn genai(
@@ -44,8 +57,16 @@ const fn genai(
     keys: &'static [&'static str],
     base_url: &'static str,
 ) -> Provider {
-    Provider { name, protocol: Protocol::Genai(kind), keys, base_url }
+    Provider { name, protocol: Protocol::Genai(kind), keys, base_url, places: &[] }
 }
+
+const fn at(provider: Provider, places: &'static [Place]) -> Provider {
+    Provider { places, ..provider }
+}
+
+const REGION: Place = Place { mark: "{region}", variables: &["AWS_REGION", "AWS_DEFAULT_REGION"] };
+const PROJECT: Place = Place { mark: "{project}", variables: &["VERTEX_PROJECT_ID"] };
+const LOCATION: Place = Place { mark: "{location}", variables: &["VERTEX_LOCATION"] };
 
 /// The providers, in the order in which they are listed. Addresses and variables are those of the providers' documentation.
 #[rustfmt::skip]
@@ -76,6 +97,24 @@ static PROVIDERS: &[Provider] = &[
     chat("atlascloud", &["ATLASCLOUD_API_KEY"], "https://api.atlascloud.ai/v1/"),
     chat("requesty", &["REQUESTY_API_KEY"], "https://router.requesty.ai/v1/"),
     chat("github_copilot", &["GITHUB_TOKEN"], "https://models.github.ai/inference/"),
+    chat("api_route", &["API_ROUTE_API_KEY"], "https://global.api-route.com/v1/"),
+    chat("heabsy", &["HEABSY_API_KEY"], "https://api.heabsy.com/v1/"),
+    chat("runcrate", &["RUNCRATE_API_KEY"], "https://api.runcrate.ai/v1/"),
+    chat("cloudgpu", &["CLOUDGPU_API_KEY"], "https://cloudgpu.app/v1/"),
+    // A server on one's own machine, which may want a key.
+    chat("omlx", &["OMLX_API_KEY"], "http://127.0.0.1:8000/v1/"),
+    Provider {
+        name: "opencode_go",
+        protocol: Protocol::GenaiFor("minimax-", AdapterKind::OpenCodeGo),
+        keys: &["OPENCODE_GO_API_KEY"],
+        base_url: "https://opencode.ai/zen/go/v1/",
+        places: &[],
+    },
+    genai("gemini_ix", AdapterKind::GeminiIx, &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "https://generativelanguage.googleapis.com/v1beta/"),
+    // Its key is an access token, as `gcloud auth print-access-token` prints it. The location may be `global`.
+    at(genai("vertex", AdapterKind::Vertex, &["VERTEX_API_KEY"], "https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/"), &[PROJECT, LOCATION]),
+    // With a key of its own; the other one takes the credentials that the kit of AWS finds, and would bring that kit.
+    at(genai("bedrock_api", AdapterKind::BedrockApi, &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], "https://bedrock-runtime.{region}.amazonaws.com/"), &[REGION]),
     genai("minimax", AdapterKind::MiniMax, &["MINIMAX_API_KEY"], "https://api.minimax.io/anthropic/v1/"),
     // Its own protocol, as genai speaks it, has no tools.
     chat("cohere", &["COHERE_API_KEY"], "https://api.cohere.ai/compatibility/v1/"),
@@ -101,6 +140,42 @@ impl ProviderName {
 
     pub(super) fn entry(&self) -> &'static Provider {
         self.provider
+    }
+
+    /// The adapter of genai that speaks to the model; none for chat completions, which are spoken here.
+    pub(super) fn adapter(&self) -> Option<AdapterKind> {
+        match self.provider.protocol {
+            Protocol::ChatCompletions => None,
+            Protocol::Genai(kind) => Some(kind),
+            Protocol::GenaiFor(prefix, kind) => {
+                self.model.to_ascii_lowercase().starts_with(prefix).then_some(kind)
+            }
+        }
+    }
+}
+
+impl Provider {
+    /// Where it is, by what `variables` say of it.
+    pub(super) fn address(&self, variables: impl Fn(&str) -> Option<String>) -> Result<String, Error> {
+        let mut address = self.base_url.to_owned();
+        for Place { mark, variables: names } in self.places {
+            let refuse =
+                |reason: String| Error::new(ErrorKind::BaseUrl { url: self.base_url.to_owned(), reason });
+            let found = names.iter().find_map(|name| {
+                variables(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+            });
+            let Some(place) = found else {
+                return Err(refuse(format!("set {} for {mark}", names.join(" or "))));
+            };
+            // It becomes a part of the host that is sent the key.
+            if !place.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
+                let name = names.join(" or ");
+                return Err(refuse(format!("{name} is {place:?}; it may have letters, digits and '-'")));
+            }
+            address = address.replace(mark, &place);
+        }
+        // Of Google's, this one place is no part of the host.
+        Ok(address.replace("https://global-aiplatform", "https://aiplatform"))
     }
 }
 
@@ -161,6 +236,47 @@ mod tests {
     fn every_address_ends_with_a_slash() {
         for provider in PROVIDERS {
             assert!(provider.base_url.ends_with('/'), "{}", provider.name);
+        }
+    }
+
+    #[test]
+    fn what_of_an_address_the_environment_says_is_asked_for_and_checked() {
+        let address = |name: &str, set: &[(&str, &str)]| {
+            let name: ProviderName = format!("{name}:m").parse().unwrap();
+            let said = name.entry().address(|variable| {
+                set.iter().find(|(name, _)| *name == variable).map(|(_, text)| (*text).to_owned())
+            });
+            said.unwrap_or_else(|error| error.to_string())
+        };
+        assert_eq!(
+            address("bedrock_api", &[("AWS_DEFAULT_REGION", "eu-west-1")]),
+            "https://bedrock-runtime.eu-west-1.amazonaws.com/"
+        );
+        let here = [("VERTEX_PROJECT_ID", "p-1"), ("VERTEX_LOCATION", "europe-west4")];
+        assert_eq!(
+            address("vertex", &here),
+            "https://europe-west4-aiplatform.googleapis.com/v1/projects/p-1/locations/europe-west4/"
+        );
+        let everywhere = [("VERTEX_PROJECT_ID", "p-1"), ("VERTEX_LOCATION", "global")];
+        assert_eq!(
+            address("vertex", &everywhere),
+            "https://aiplatform.googleapis.com/v1/projects/p-1/locations/global/"
+        );
+        let missing = address("bedrock_api", &[("AWS_REGION", " ")]);
+        assert!(missing.contains("set AWS_REGION or AWS_DEFAULT_REGION"), "{missing}");
+        let elsewhere = address("bedrock_api", &[("AWS_REGION", "x.example.com/")]);
+        assert!(elsewhere.contains("AWS_REGION") && elsewhere.contains("may have letters"), "{elsewhere}");
+    }
+
+    /// The adapters of genai that have no row: what each is reached by instead.
+    #[test]
+    fn every_adapter_that_genai_brings_can_be_named() {
+        for kind in AdapterKind::all() {
+            let name = match kind.as_lower_str() {
+                "open_router" => "openrouter",
+                name => name,
+            };
+            assert!(ProviderName::providers().any(|known| known == name), "{name} has no row");
         }
     }
 }

@@ -24,6 +24,10 @@ pub(super) const IDLE: Duration = Duration::from_mins(5);
 /// So many times as long it may send what is nothing of the answer: some keep a connection alive while a request waits its turn.
 const STALL: u32 = 6;
 
+/// How long what comes behind the reason of an end is waited for, the counters and the end itself, whatever else comes meanwhile. A
+/// server that has it sends it at once; a packet that is lost on the way is sent again after a second, and after two more (RFC 6298).
+pub(super) const TAIL: Duration = Duration::from_secs(5);
+
 /// The longest body of an error that is read.
 pub(super) const MAX_ERROR_BODY: usize = 64 * 1024;
 

@@ -1,7 +1,5 @@
 //! One chat completion over HTTP: the waiting around the decoder.
 
-use std::time::Duration;
-
 use futures::{FutureExt, StreamExt};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -9,12 +7,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decoder::ChatCompletions;
 use super::fault;
+use super::relay::error_body;
 use super::request::{Dialect, body};
-use super::server::{MAX_ERROR_BODY, Shared};
+use super::server::{Shared, TAIL};
 use crate::model::{ChatEvent, ChatRequest, ChatStream, ModelError};
-
-/// How long the counters of an answer are waited for that has said why it ends, whatever else comes meanwhile.
-const TAIL: Duration = Duration::from_secs(5);
 
 enum State {
     /// Not polled yet: nothing was sent.
@@ -102,19 +98,6 @@ async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result
         error.message = format!("{} (the model takes no tools: choose another one)", error.message);
     }
     Err(error)
-}
-
-/// The body of an error, as much of it as comes.
-async fn error_body(mut response: Response, idle: Duration) -> Vec<u8> {
-    let mut body = Vec::new();
-    let until = Instant::now() + idle;
-    while body.len() < MAX_ERROR_BODY
-        && let Ok(Ok(Some(piece))) = timeout_at(until, response.chunk()).await
-    {
-        body.extend_from_slice(&piece);
-    }
-    body.truncate(MAX_ERROR_BODY);
-    body
 }
 
 impl Open {

@@ -199,6 +199,8 @@ pub struct Told {
     pub calls: Vec<(String, String, String)>,
     pub usage: String,
     pub end: String,
+    /// What this version does not know.
+    pub others: Vec<(String, Value)>,
 }
 
 impl Told {
@@ -221,6 +223,7 @@ impl Told {
                 self.end = stop_reason.to_string();
                 usage.into_iter().for_each(|usage| self.take(Ok(ChatEvent::Usage(usage))));
             }
+            Ok(ChatEvent::Other { kind, event }) => self.others.push((kind.to_string(), event)),
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
                 assert_eq!(self.end, "", "a second end");
