@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use futures::future::BoxFuture;
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -84,10 +85,12 @@ pub(super) fn parameters_of<A: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of a type: without references, which not every provider resolves.
+/// The schema of a type: without references, which not every provider resolves, and without the names of Rust's number types, which
+/// some refuse as a format that they do not know.
 #[must_use]
 pub fn schema_of<A: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings = settings.with_transform(RecursiveTransform(without_number_format));
     let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
     if let Some(object) = schema.as_object_mut() {
         // Of the type's name and the dialect no model needs to know.
@@ -95,6 +98,18 @@ pub fn schema_of<A: JsonSchema>() -> Value {
         object.remove("title");
     }
     schema
+}
+
+/// The bounds of a number are beside its format, where they say more than it does.
+fn without_number_format(schema: &mut Schema) {
+    let is_number = match schema.get("type") {
+        Some(Value::String(kind)) => matches!(kind.as_str(), "integer" | "number"),
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "integer" || kind == "number"),
+        _ => false,
+    };
+    if is_number {
+        schema.remove("format");
+    }
 }
 
 /// Reads arguments into their type; what does not fit is told the way validation tells it.

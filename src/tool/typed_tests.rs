@@ -67,3 +67,30 @@ async fn a_function_is_a_tool_that_reads() {
     assert_eq!(bench.call("find", args).await.reply, ToolReply::ok("a at 5"));
     assert_eq!(error_of(&bench.call("find", json!({"path": 3})).await.reply).0, "invalid_tool_arguments");
 }
+
+/// Some providers refuse a format that they do not know.
+#[test]
+fn a_schema_names_no_number_types_of_rust() {
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema counts")]
+    struct Numbers {
+        /// How many.
+        count: Option<u32>,
+        ratios: Vec<f64>,
+        deep: Option<Deep>,
+    }
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema counts")]
+    struct Deep {
+        at: usize,
+        by: i64,
+    }
+    let schema = parameters_of::<Numbers>();
+    assert!(!schema.to_string().contains("\"format\""), "{schema}");
+    let count = &schema["properties"]["count"];
+    assert_eq!(
+        count,
+        &json!({"type": ["integer", "null"], "minimum": 0, "description": "How many."}),
+        "what the format said beside the type is still said"
+    );
+}

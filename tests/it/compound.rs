@@ -291,7 +291,7 @@ async fn calls_of_one_compound_at_once_know_nothing_of_each_other() {
         let parent = Parent::of(&cx);
         let (mut one, mut other) = (vec![], vec![]);
         let calls =
-            futures::join!(compound.run(&parent, &mut one, "A."), compound.run(&parent, &mut other, "B."));
+            tokio::join!(compound.run(&parent, &mut one, "A."), compound.run(&parent, &mut other, "B."));
         (calls.0.unwrap().result, calls.1.unwrap().result, one, other)
     })
     .await;

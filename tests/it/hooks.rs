@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anabranch::SubAgentOutcome;
+#[cfg(feature = "codeact")]
 use anabranch::agent::codeact::CodeAct;
 use anabranch::context::Reply;
 use anabranch::outcome::FailureKind;
@@ -204,6 +205,7 @@ async fn an_abort_ends_the_run_and_no_other() {
 }
 
 /// From code too: the program is ended, and what else it started with it.
+#[cfg(feature = "codeact")]
 #[tokio::test]
 async fn an_abort_ends_the_code_that_called() {
     let stop = |call: &HookedCall| match &*call.tool {

@@ -30,6 +30,9 @@ mod stage;
 mod agent;
 // Questions to a person, and rules that ask: from any depth, answered to exactly that call.
 mod asks;
+// The same for actions of code.
+#[cfg(feature = "codeact")]
+mod asks_of_code;
 // Rules on the places that a call comes upon.
 mod reach;
 // Hooks around calls: skip, redirect, abort.
@@ -97,6 +100,7 @@ mod agents_kit;
 #[cfg(feature = "catalogue")]
 mod catalogue;
 // Agents that are files, as nodes of graphs.
+#[cfg(feature = "catalogue")]
 mod catalogue_graphs;
 
 // The same: every way in which such a run ends, and its log.

@@ -147,6 +147,7 @@ impl Stage {
     }
 
     /// With this producer for all runs, instead of the tool loop.
+    #[cfg(feature = "codeact")]
     pub fn produced_by(mut self, producer: impl Producer) -> Self {
         let agent = Agent::with_producer(Arc::<Recorder>::clone(&self.model), Arc::new(producer));
         self.agent = agent.tools(all_tools());

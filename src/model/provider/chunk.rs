@@ -135,31 +135,42 @@ impl Tokens {
     }
 }
 
-/// A text and a thinking, either of which may be none: some servers send the content as a list of typed parts.
-pub(super) fn content(content: Loose) -> (Option<Arc<str>>, Option<Arc<str>>) {
-    let parts = match content {
-        Loose::Text(text) => return (Some(text), None),
-        Loose::Other(Value::Array(parts)) => parts,
-        Loose::Nothing | Loose::Other(_) => return (None, None),
-    };
-    let (mut text, mut thinking) = (String::new(), String::new());
-    for part in &parts {
-        if let Some(piece) = part.get("text").and_then(Value::as_str) {
-            text.push_str(piece);
-        }
-        match part.get("thinking") {
-            Some(Value::String(piece)) => thinking.push_str(piece),
-            Some(Value::Array(inner)) => {
-                inner
-                    .iter()
-                    .filter_map(|part| part.get("text")?.as_str())
-                    .for_each(|piece| thinking.push_str(piece));
+/// What a content says: some servers send it as a list of typed parts.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) text: Option<Arc<str>>,
+    pub(super) thinking: Option<Arc<str>>,
+    /// Parts that are neither.
+    pub(super) others: Vec<Value>,
+}
+
+impl Content {
+    pub(super) fn of(content: Loose) -> Self {
+        let parts = match content {
+            Loose::Text(text) => return Self { text: Some(text), ..Self::default() },
+            Loose::Other(Value::Array(parts)) => parts,
+            Loose::Nothing | Loose::Other(_) => return Self::default(),
+        };
+        let (mut text, mut thinking, mut others) = (String::new(), String::new(), Vec::new());
+        for part in parts {
+            match (part.get("text"), part.get("thinking")) {
+                (None, None) => others.push(part),
+                (said, thought) => {
+                    text.push_str(said.and_then(Value::as_str).unwrap_or_default());
+                    match thought {
+                        Some(Value::String(piece)) => thinking.push_str(piece),
+                        Some(Value::Array(inner)) => {
+                            let pieces = inner.iter().filter_map(|part| part.get("text")?.as_str());
+                            pieces.for_each(|piece| thinking.push_str(piece));
+                        }
+                        _ => {}
+                    }
+                }
             }
-            _ => {}
         }
+        let some = |text: String| (!text.is_empty()).then(|| text.into());
+        Self { text: some(text), thinking: some(thinking), others }
     }
-    let some = |text: String| (!text.is_empty()).then(|| text.into());
-    (some(text), some(thinking))
 }
 
 /// The reason of a finish. A word that is not known says that the turn ended, and not that anything went wrong.

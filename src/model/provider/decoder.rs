@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use serde_json::Value;
+
 use super::calls::{Calls, Piece};
-use super::chunk::{CallDelta, Choice, Chunk, content, stop_reason};
+use super::chunk::{CallDelta, Choice, Chunk, Content, stop_reason};
 use super::fault;
 use super::halves::Halves;
 use super::lines::{Event, EventReader, MAX_EVENT};
@@ -188,8 +190,8 @@ impl State {
             let value = serde_json::from_slice(data).map_or(Loose::Nothing, Loose::Other);
             return self.fail(fault::of_event(&value), out);
         }
-        if chunk.choices.is_none() && chunk.usage.is_none() && self.strange.is_none() {
-            self.strange = Some(fault::quote(data));
+        if chunk.choices.is_none() && chunk.usage.is_none() {
+            self.strange(event.name, data, out);
         }
         for choice in chunk.choices.unwrap_or_default() {
             // One answer was asked for: a second one is not mixed into it.
@@ -204,6 +206,23 @@ impl State {
         {
             self.usage = Some(usage);
             out.push_back(Ok(ChatEvent::Usage(usage)));
+        }
+    }
+
+    /// An event that is nothing of a chat completion: within one it is passed on, if it has a name.
+    fn strange(&mut self, name: &[u8], data: &[u8], out: &mut Out) {
+        if !self.is_chat {
+            self.strange.get_or_insert_with(|| fault::quote(data));
+            return;
+        }
+        let Ok(event) = serde_json::from_slice::<Value>(data) else { return };
+        let said = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
+        let name = String::from_utf8_lossy(name);
+        let kind = [&*name, said("type"), said("object")].into_iter().find(|kind| !kind.is_empty());
+        let known = ["message", "ping", "chat.completion.chunk"];
+        if let Some(kind) = kind.filter(|kind| !known.contains(kind)) {
+            let kind = kind.into();
+            out.push_back(Ok(ChatEvent::Other { kind, event }));
         }
     }
 
@@ -224,7 +243,7 @@ impl State {
             return Ok(());
         };
         self.is_chat = true;
-        let (text, thinking) = content(delta.content);
+        let Content { text, thinking, others } = Content::of(delta.content);
         let thoughts =
             [delta.reasoning_content, delta.reasoning].into_iter().find_map(|text| text.text().cloned());
         if let Some(piece) = thoughts.or(thinking) {
@@ -237,6 +256,10 @@ impl State {
         {
             self.has_content = true;
             out.push_back(Ok(ChatEvent::Text(piece)));
+        }
+        for part in others {
+            let kind = part.get("type").and_then(Value::as_str).unwrap_or("part").into();
+            out.push_back(Ok(ChatEvent::Other { kind, event: part }));
         }
         let mut pieces: Vec<Piece> =
             delta.tool_calls.unwrap_or_default().into_iter().map(CallDelta::piece).collect();

@@ -276,11 +276,13 @@ impl Open {
         }
     }
 
-    /// The connection is no more. One that breaks within an answer is a cut, as one that just ends is.
+    /// The connection is no more. One that breaks within an answer is a cut, as one that just ends is; behind the reason of the end there
+    /// is nothing that would be missed.
     fn broke(&mut self, fault: ModelError) {
-        match fault.kind {
-            ModelErrorKind::Network if self.has_content || self.tap.finished().is_some() => self.over(),
-            _ => self.fail(fault),
+        let is_cut = fault.kind == ModelErrorKind::Network && self.has_content;
+        match is_cut || self.tap.finished().is_some() {
+            true => self.over(),
+            false => self.fail(fault),
         }
     }
 

@@ -202,6 +202,12 @@ impl FromStr for ProviderName {
         if model.is_empty() {
             return Err(unknown(text, format!("write {name}:MODEL")));
         }
+        if provider.name == "vertex" && !["gemini", "claude"].iter().any(|kind| model.starts_with(kind)) {
+            return Err(unknown(
+                text,
+                "write vertex:gemini-… or vertex:claude-…: others are not spoken to".into(),
+            ));
+        }
         Ok(Self { provider, model: model.to_owned() })
     }
 }
@@ -230,6 +236,8 @@ mod tests {
         assert!(error.contains("\"gorq\"") && error.contains("openai, anthropic, gemini, ollama"), "{error}");
         assert!("gpt-5".parse::<ProviderName>().unwrap_err().to_string().contains("provider:model"));
         assert!("openai: ".parse::<ProviderName>().unwrap_err().to_string().contains("openai:MODEL"));
+        let vertex = "vertex:llama".parse::<ProviderName>().unwrap_err().to_string();
+        assert!(vertex.contains("vertex:gemini-…"), "{vertex}");
     }
 
     #[test]
@@ -242,7 +250,7 @@ mod tests {
     #[test]
     fn what_of_an_address_the_environment_says_is_asked_for_and_checked() {
         let address = |name: &str, set: &[(&str, &str)]| {
-            let name: ProviderName = format!("{name}:m").parse().unwrap();
+            let name: ProviderName = format!("{name}:gemini-m").parse().unwrap();
             let said = name.entry().address(|variable| {
                 set.iter().find(|(name, _)| *name == variable).map(|(_, text)| (*text).to_owned())
             });

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +37,10 @@ enum End {
     Stall,
     /// This again and again, until the client leaves.
     Drip(&'static str),
+    /// The same as fast as it is taken.
+    Flood(&'static str),
+    /// The same before the head has ended.
+    FloodHead(&'static str),
 }
 
 impl Answer {
@@ -61,6 +66,18 @@ impl Answer {
         self
     }
 
+    /// Goes on with this for ever, as fast as it is taken.
+    pub fn floods(mut self, piece: &'static str) -> Self {
+        self.end = End::Flood(piece);
+        self
+    }
+
+    /// Goes on with this header for ever.
+    pub fn floods_head(mut self, piece: &'static str) -> Self {
+        self.end = End::FloodHead(piece);
+        self
+    }
+
     pub fn breaks(mut self) -> Self {
         self.end = End::Break;
         self
@@ -77,6 +94,8 @@ impl Answer {
 pub struct Mock {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Value>>>,
+    heads: Arc<Mutex<Vec<String>>>,
+    flooded: Arc<AtomicUsize>,
     closed: watch::Receiver<usize>,
 }
 
@@ -85,18 +104,25 @@ impl Mock {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let flooded = Arc::new(AtomicUsize::new(0));
         let (left, closed) = watch::channel(0);
-        let (seen, left) = (Arc::clone(&requests), Arc::new(left));
+        let seen = Seen {
+            requests: Arc::clone(&requests),
+            heads: Arc::clone(&heads),
+            flooded: Arc::clone(&flooded),
+        };
+        let left = Arc::new(left);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                let (answers, seen, left) = (answers.clone(), Arc::clone(&seen), Arc::clone(&left));
+                let (answers, seen, left) = (answers.clone(), seen.clone(), Arc::clone(&left));
                 tokio::spawn(async move {
                     let _ = serve(socket, &answers, &seen).await;
                     left.send_modify(|left| *left += 1);
                 });
             }
         });
-        Self { address, requests, closed }
+        Self { address, requests, heads, flooded, closed }
     }
 
     pub fn url(&self) -> String {
@@ -118,6 +144,16 @@ impl Mock {
         self.requests.lock().unwrap().clone()
     }
 
+    /// What the requests were before their bodies.
+    pub fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+
+    /// How many bytes were taken of what has no end.
+    pub fn flooded(&self) -> usize {
+        self.flooded.load(Ordering::Relaxed)
+    }
+
     /// Waits until so many connections have ended.
     pub async fn closed(&mut self, connections: usize) {
         let closed = self.closed.wait_for(|closed| *closed >= connections);
@@ -128,7 +164,15 @@ impl Mock {
     }
 }
 
-async fn serve(mut socket: TcpStream, answers: &[Answer], seen: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+/// What came and went.
+#[derive(Clone)]
+struct Seen {
+    requests: Arc<Mutex<Vec<Value>>>,
+    heads: Arc<Mutex<Vec<String>>>,
+    flooded: Arc<AtomicUsize>,
+}
+
+async fn serve(mut socket: TcpStream, answers: &[Answer], seen: &Seen) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let mut bytes = Vec::new();
     let (body, length) = loop {
@@ -143,15 +187,23 @@ async fn serve(mut socket: TcpStream, answers: &[Answer], seen: &Mutex<Vec<Value
         socket.read_buf(&mut bytes).await?;
     }
     let number = {
-        let mut seen = seen.lock().unwrap();
-        seen.push(serde_json::from_slice(&bytes[body..]).unwrap_or_default());
-        seen.len() - 1
+        seen.heads.lock().unwrap().push(String::from_utf8_lossy(&bytes[..body]).into_owned());
+        let mut requests = seen.requests.lock().unwrap();
+        requests.push(serde_json::from_slice(&bytes[body..]).unwrap_or_default());
+        requests.len() - 1
     };
     let answer = &answers[number.min(answers.len() - 1)];
     let announced = if answer.end == End::Break { "content-length: 99999999\r\n" } else { "" };
+    if let End::FloodHead(piece) = answer.end {
+        socket.write_all(answer.head.as_bytes()).await?;
+        flood(&mut socket, piece, seen).await?;
+    }
     socket.write_all(format!("{}{announced}\r\n", answer.head).as_bytes()).await?;
     for piece in &answer.pieces {
         socket.write_all(piece).await?;
+    }
+    if let End::Flood(piece) = answer.end {
+        flood(&mut socket, piece, seen).await?;
     }
     if let End::Drip(piece) = answer.end {
         loop {
@@ -164,6 +216,15 @@ async fn serve(mut socket: TcpStream, answers: &[Answer], seen: &Mutex<Vec<Value
         while socket.read(&mut [0; 64]).await? > 0 {}
     }
     socket.shutdown().await
+}
+
+/// Ends with the connection.
+async fn flood(socket: &mut TcpStream, piece: &str, seen: &Seen) -> std::io::Result<()> {
+    let much = piece.repeat((64 << 10) / piece.len());
+    loop {
+        socket.write_all(much.as_bytes()).await?;
+        seen.flooded.fetch_add(much.len(), Ordering::Relaxed);
+    }
 }
 
 /// A request of one message, or of more.

@@ -9,6 +9,9 @@ mod captures;
 // What can go wrong in an answer, and how it settles.
 mod faults;
 
+// Floods, ends that do not come, what is not known, and how each provider is asked.
+mod bounds;
+
 // Retries, the gate, silence, cancel, keys.
 mod calls;
 
