@@ -229,7 +229,8 @@ impl State {
     fn choice(&mut self, choice: Choice, out: &mut Out) -> Result<(), ModelError> {
         let before = out.len();
         let taken = self.take(choice, out);
-        self.words += u64::from(out.len() > before);
+        let said = out.iter().skip(before).any(|event| !matches!(event, Ok(ChatEvent::Other { .. })));
+        self.words += u64::from(said);
         taken
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
@@ -110,6 +111,13 @@ struct Sent {
     arguments: String,
 }
 
+/// What came while the next event was waited for.
+enum Heard {
+    Item(Option<Result<ChatStreamEvent, genai::Error>>),
+    Seen,
+    Late,
+}
+
 async fn step(state: State) -> Option<(Result<ChatEvent, ModelError>, State)> {
     let mut open = match state {
         State::Open(open) => open,
@@ -198,12 +206,18 @@ impl Open {
             let stalled = self.heard + self.server.stall();
             let finished = self.tap.finished().map(|since| since + TAIL.min(self.server.idle));
             let until = finished.unwrap_or(stalled);
-            let Some(item) = self.item(until).await else {
-                match finished {
-                    Some(_) => self.over(),
-                    None => self.fail(self.server.stalled()),
+            let item = match self.item(until).await {
+                Heard::Item(item) => item,
+                Heard::Late if finished.is_some() => {
+                    self.over();
+                    continue;
                 }
-                continue;
+                Heard::Late => {
+                    self.fail(self.server.stalled());
+                    continue;
+                }
+                // Nothing of genai's own: what the tap has is looked at below.
+                Heard::Seen => Some(Ok(ChatStreamEvent::Heartbeat)),
             };
             self.tapped();
             // An error in a frame that genai passes over.
@@ -230,7 +244,8 @@ impl Open {
                     None => self.over(),
                 },
             }
-            if !self.out.is_empty() {
+            // What is not known may be one more way to keep a connection alive.
+            if self.out.iter().any(|event| !matches!(event, Ok(ChatEvent::Other { .. }))) {
                 self.heard = Instant::now();
                 self.tap.heard();
             } else if self.tap.is_too_much() && !self.is_over {
@@ -240,19 +255,25 @@ impl Open {
         }
     }
 
-    /// The next of genai's events, while the relay goes on; none if it does not come until then.
-    async fn item(&mut self, until: Instant) -> Option<Option<Result<ChatStreamEvent, genai::Error>>> {
+    /// The next of genai's events, while the relay goes on, or that the tap saw something meanwhile.
+    async fn item(&mut self, until: Instant) -> Heard {
         // A server that always has something to say does not let a timer have its turn.
         if Instant::now() >= until {
-            return None;
+            return Heard::Late;
         }
-        let Self { relay, events, .. } = self;
+        let was_finished = self.tap.finished().is_some();
+        let Self { relay, events, tap, .. } = self;
         let item = poll_fn(|cx| {
             relay.poll(cx);
-            events.poll_next_unpin(cx)
+            match events.poll_next_unpin(cx) {
+                Poll::Ready(item) => Poll::Ready(Heard::Item(item)),
+                // genai takes any number of frames that it has nothing to say of.
+                Poll::Pending if tap.has_news(was_finished) => Poll::Ready(Heard::Seen),
+                Poll::Pending => Poll::Pending,
+            }
         });
         // genai logs what a server answered, and a server may quote the key: its log goes nowhere.
-        timeout_at(until, item.with_subscriber(NoSubscriber::default())).await.ok()
+        timeout_at(until, item.with_subscriber(NoSubscriber::default())).await.unwrap_or(Heard::Late)
     }
 
     /// What came that genai passes over.

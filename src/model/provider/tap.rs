@@ -137,9 +137,17 @@ impl Tap {
         self.seen().unheard = 0;
     }
 
+    /// Whether there is anything to look at, for whoever knew so much of the end.
+    pub(super) fn has_news(&self, was_finished: bool) -> bool {
+        let seen = self.seen();
+        let has_end = seen.finish.is_some() && !was_finished;
+        let has_words = !seen.refusal.is_empty() || !seen.unknown.is_empty() || seen.error.is_some();
+        has_end || has_words || seen.is_too_much()
+    }
+
     /// Whether more came since the answer said something than genai may keep: it puts calls together before it tells of them.
     pub(super) fn is_too_much(&self) -> bool {
-        self.seen().unheard > 2 * MAX_EVENT
+        self.seen().is_too_much()
     }
 
     /// Since when it is known that the answer is whole, in a protocol that says more after it.
@@ -178,6 +186,10 @@ impl Tap {
 }
 
 impl Seen {
+    fn is_too_much(&self) -> bool {
+        self.unheard > 2 * MAX_EVENT
+    }
+
     /// The kind of an event that is not known, or that belongs to a block that is not.
     fn kind_of_block(&mut self, event: &Value, unknown: Option<String>) -> Option<String> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();

@@ -30,14 +30,20 @@ async fn told(name: &str, answer: Answer) -> (Told, Mock) {
 #[tokio::test]
 async fn an_event_without_an_end_is_given_up_and_the_bound_is_named() {
     for name in ALL {
-        for begin in ["data: {\"text\":\"", "{\"text\":\"", "\u{0}\u{f}"] {
-            let (told, mock) = told(name, Answer::sse(begin).floods("no end of it ")).await;
-            let known = ["an event of more than 16 MiB", "no event stream", "not what the protocol says"];
-            assert!(told.end.starts_with("protocol: "), "{name}: {}", told.end);
-            assert!(known.iter().any(|known| told.end.contains(known)), "{name}: {}", told.end);
-            assert!(mock.flooded() < 32 * MIB, "{name}: {} bytes", mock.flooded());
-        }
+        let begin = match name {
+            "ollama:m" => "{\"text\":\"",
+            // It says its length itself, and comes in parts like any.
+            "bedrock_api:m" => "\u{0}\u{7f}\u{0}\u{0}",
+            _ => "data: {\"text\":\"",
+        };
+        let (told, mock) = told(name, Answer::sse(begin).floods("no end of it ")).await;
+        let known = ["an event of more than 16 MiB", "not what the protocol says"];
+        assert!(told.end.starts_with("protocol: "), "{name}: {}", told.end);
+        assert!(known.iter().any(|known| told.end.contains(known)), "{name}: {}", told.end);
+        assert!(mock.flooded() < 32 * MIB, "{name}: {} bytes", mock.flooded());
     }
+    let (told, _) = told("anthropic:m", Answer::sse("<html>").floods("no end of it ")).await;
+    assert!(told.end.contains("an event of more than 16 MiB"), "{}", told.end);
 }
 
 #[tokio::test]
@@ -48,7 +54,12 @@ async fn events_that_say_nothing_are_given_up_too() {
     let piece = json!({"event_type": "step.delta", "index": 0, "delta": delta});
     let piece = Box::leak(format!("data: {piece}\n\n").into_boxed_str());
     let (told, mock) = told("gemini_ix:m", Answer::sse(format!("data: {begun}\n\n")).floods(piece)).await;
-    assert!(told.end.contains("more than 32 MiB of events that say nothing"), "{}", told.end);
+    assert!(
+        told.end.contains("more than 32 MiB of events that say nothing"),
+        "{} {}",
+        told.end,
+        mock.flooded()
+    );
     assert!(mock.flooded() < 64 * MIB, "{} bytes", mock.flooded());
 }
 
