@@ -174,6 +174,8 @@ impl State {
         let chunk = match parsed {
             Ok(chunk) => chunk,
             Err(_) if is_last => return,
+            // Broken counters are no reason to lose a whole answer.
+            Err(_) if self.finish.is_some() && event.name != b"error" => return self.end(out),
             Err(error) if event.name == b"error" || error.is_data() => {
                 let failure = match event.name == b"error" {
                     true => fault::of_event(&Loose::Text(String::from_utf8_lossy(data).into())),

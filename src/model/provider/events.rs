@@ -45,8 +45,14 @@ impl Whole {
             }
             Framing::Lengths => self.last_frame()?,
         };
-        let rest = self.part.split_off(end);
-        let events = std::mem::replace(&mut self.part, rest);
+        let events = match end {
+            // Nothing is copied while an event goes on.
+            0 => Vec::new(),
+            _ => {
+                let rest = self.part.split_off(end);
+                std::mem::replace(&mut self.part, rest)
+            }
+        };
         self.seen = match self.framing {
             // A blank line may have begun before this piece.
             Framing::Events => self.part.len().saturating_sub(3),
@@ -87,5 +93,48 @@ impl Whole {
             }
             end = next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(framing: Framing, body: &[u8], step: usize) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let mut reader = Whole::new(framing);
+        let pieces = body.chunks(step).map(|piece| reader.push(piece).unwrap());
+        let events = pieces.filter(|events| !events.is_empty()).collect();
+        (events, reader.rest().to_vec())
+    }
+
+    #[test]
+    fn events_go_on_whole_however_the_bytes_are_split() {
+        let events = b"event: a\ndata: 1\n\n: x\r\n\r\ndata: 2\r\rdata: 3\n\r\ndata: cut\n".as_slice();
+        let lines = b"{\"a\":1}\n{\"b\":2}\n{\"cut\"".as_slice();
+        let frames = [&[0, 0, 0, 20][..], &[7; 16], &[0, 0, 0, 17], &[8; 13], &[0, 0, 0, 99, 1]].concat();
+        for (framing, body, rest) in [
+            (Framing::Events, events, b"data: cut\n".as_slice()),
+            (Framing::Lines, lines, b"{\"cut\""),
+            (Framing::Lengths, &frames, &[0, 0, 0, 99, 1]),
+        ] {
+            for step in 1..=body.len() {
+                let (events, left) = whole(framing, body, step);
+                assert_eq!(left, rest, "{framing:?} by {step}");
+                assert_eq!([events.concat(), left].concat(), body, "{framing:?} by {step}");
+            }
+            let (single, _) = whole(framing, body, 1);
+            assert!(single.len() > 1, "{framing:?} is told apart");
+        }
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_bounded() {
+        for framing in [Framing::Events, Framing::Lines] {
+            let mut reader = Whole::new(framing);
+            let piece = vec![b'x'; 1 << 20];
+            let ended = (0..20).find(|_| reader.push(&piece).is_err());
+            assert_eq!(ended, Some(16), "{framing:?}");
+        }
+        assert_eq!(Whole::new(Framing::Lengths).push(&[1, 0, 0, 1]), Err(TooLong), "it says so itself");
     }
 }
