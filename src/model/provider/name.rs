@@ -60,10 +60,6 @@ const fn genai(
     Provider { name, protocol: Protocol::Genai(kind), keys, base_url, places: &[] }
 }
 
-const fn at(provider: Provider, places: &'static [Place]) -> Provider {
-    Provider { places, ..provider }
-}
-
 const REGION: Place = Place { mark: "{region}", variables: &["AWS_REGION", "AWS_DEFAULT_REGION"] };
 const PROJECT: Place = Place { mark: "{project}", variables: &["VERTEX_PROJECT_ID"] };
 const LOCATION: Place = Place { mark: "{location}", variables: &["VERTEX_LOCATION"] };
@@ -112,9 +108,21 @@ static PROVIDERS: &[Provider] = &[
     },
     genai("gemini_ix", AdapterKind::GeminiIx, &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "https://generativelanguage.googleapis.com/v1beta/"),
     // Its key is an access token, as `gcloud auth print-access-token` prints it. The location may be `global`.
-    at(genai("vertex", AdapterKind::Vertex, &["VERTEX_API_KEY"], "https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/"), &[PROJECT, LOCATION]),
+    Provider {
+        name: "vertex",
+        protocol: Protocol::Genai(AdapterKind::Vertex),
+        keys: &["VERTEX_API_KEY"],
+        base_url: "https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/",
+        places: &[PROJECT, LOCATION],
+    },
     // With a key of its own; the other one takes the credentials that the kit of AWS finds, and would bring that kit.
-    at(genai("bedrock_api", AdapterKind::BedrockApi, &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], "https://bedrock-runtime.{region}.amazonaws.com/"), &[REGION]),
+    Provider {
+        name: "bedrock_api",
+        protocol: Protocol::Genai(AdapterKind::BedrockApi),
+        keys: &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"],
+        base_url: "https://bedrock-runtime.{region}.amazonaws.com/",
+        places: &[REGION],
+    },
     genai("minimax", AdapterKind::MiniMax, &["MINIMAX_API_KEY"], "https://api.minimax.io/anthropic/v1/"),
     // Its own protocol, as genai speaks it, has no tools.
     chat("cohere", &["COHERE_API_KEY"], "https://api.cohere.ai/compatibility/v1/"),
