@@ -5,6 +5,8 @@ use genai::chat::{
     Usage as Tokens,
 };
 
+use serde_json::Value;
+
 use super::fault;
 use super::loose::Loose;
 use crate::model::{ChatMessage, ModelError, ModelErrorKind, StopReason};
@@ -77,6 +79,14 @@ pub(super) fn of_genai(error: &genai::Error) -> ModelError {
             }
             ModelError::new(ModelErrorKind::Network, fault::chain(error))
         }
+        // Of a frame of Bedrock's that is none: the server itself reports nothing, and sends the same again.
+        genai::Error::ChatResponse { body, .. } if is_no_frame(body) => {
+            let words = fault::quote(body.to_string().as_bytes());
+            ModelError::new(
+                ModelErrorKind::Protocol,
+                format!("the answer is not what the protocol says: {words}"),
+            )
+        }
         genai::Error::ChatResponse { body, .. } => fault::of_event(&Loose::Other(body.clone())),
         genai::Error::StreamParse { serde_error, .. } => ModelError::new(
             ModelErrorKind::Protocol,
@@ -90,4 +100,11 @@ pub(super) fn of_genai(error: &genai::Error) -> ModelError {
             )
         }
     }
+}
+
+fn is_no_frame(body: &Value) -> bool {
+    let words = body.get("error").and_then(Value::as_str).unwrap_or_default();
+    ["invalid event-stream", "prelude CRC", "message CRC", "header parse"]
+        .iter()
+        .any(|fault| words.starts_with(fault))
 }
