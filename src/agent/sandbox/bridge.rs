@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 
-use super::encode::read_json;
+use super::encode::{read_json, read_json_as};
 use super::guest::MAX_PENDING;
 use super::patience::Patience;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
@@ -464,8 +464,12 @@ fn arguments(text: &str) -> Result<Map<String, Value>, ToolReply> {
     if text.is_empty() {
         return Ok(Map::new());
     }
+    if text.starts_with('{')
+        && let Ok(args) = read_json_as(text)
+    {
+        return Ok(args);
+    }
     let problem = match read_json(text) {
-        Ok(Value::Object(args)) => return Ok(args),
         Ok(Value::Null) => return Ok(Map::new()),
         Ok(_) => "no object".to_owned(),
         Err(error) => format!("not valid JSON ({error})"),

@@ -10,7 +10,7 @@ use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
 use super::blank::Blank;
 use super::diagnose::{FILE, declaration, rebase};
-use super::encode::{encode, shown, titled};
+use super::encode::{result_text, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
 use super::program::Program;
@@ -205,7 +205,8 @@ impl Engine {
                 Some(Err(GuestError::new(GuestErrorKind::Stuck, text)))
             }
             PromiseState::Resolved | PromiseState::Rejected => {
-                let result = main.result::<Value<'js>>()?.and_then(|value| encode(ctx, &value)).catch(ctx);
+                let result =
+                    main.result::<Value<'js>>()?.and_then(|value| result_text(ctx, &value)).catch(ctx);
                 Some(result.map_err(|error| self.threw(ctx, &error)).and_then(|text| self.fitting(text)))
             }
         }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
 
-use super::encode::{Encoder, PlainPrototype, decoded, encoder, line, passed, plain_prototype, shown};
+use super::encode::{
+    Encoder, PlainPrototype, decoded, encoder, line, make_encoder, passed, plain_prototype, shown,
+};
 use super::port::{Ask, GuestEvent, HostReply};
 use super::program::{GuestLimits, Program, Surface};
 use super::surface::mentions;
@@ -246,9 +248,7 @@ fn blank_error<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     Exception::from_message(ctx.clone(), "").map(Exception::into_object)
 }
 
-/// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`encode`] has it.
-///
-/// [`encode`]: super::encode::encode
+/// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`make_encoder`] has it.
 fn rejected<'js>(ctx: &Ctx<'js>, message: &str, code: &str) -> Result<Promise<'js>> {
     let error = Exception::from_message(ctx.clone(), message)?;
     error.as_object().set("code", code)?;
@@ -269,6 +269,9 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
     }
     let globals = ctx.globals();
     let limits = program.limits;
+    if mentions(&program.code, "log") || mentions(&program.code, "console") {
+        make_encoder(ctx)?;
+    }
     if mentions(&program.code, "tools") {
         globals.set("tools", tools(ctx, guest, &program.tools)?)?;
     }
