@@ -14,6 +14,7 @@ use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{
     Ask, Bridge, GuestLimits, Hands, HostError, Played, Program, Sandbox, Surface, read_json,
 };
+use crate::message::cap_text;
 use crate::model::ToolSpec;
 use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
 
@@ -228,11 +229,21 @@ impl Hands for Action<'_> {
     fn answer(&self, ask: Ask) -> BoxFuture<'_, Result<Value, HostError>> {
         let answer = match ask {
             Ask::SearchTools { query, limit } => {
-                let number =
-                    |value: Value| value.as_u64().or_else(|| value.as_f64().map(|number| number as u64));
-                match read_json(&query) {
-                    Ok(Value::String(query)) => {
-                        Ok(search(&self.tools, &query, read_json(&limit).ok().and_then(number)))
+                let limit = match limit.as_str() {
+                    "" | "null" => Ok(None),
+                    limit => read_json(limit).ok().and_then(|limit| limit.as_f64()).map(Some).ok_or(limit),
+                };
+                match (read_json(&query), limit) {
+                    // It saturates, and is brought into its range.
+                    (Ok(Value::String(query)), Ok(limit)) => {
+                        Ok(search(&self.tools, &query, limit.map(|limit| limit as u64)))
+                    }
+                    (Ok(Value::String(_)), Err(limit)) => {
+                        let limit = cap_text(limit, 100);
+                        let text = format!(
+                            "search_tools(query, limit): the limit has to be a number, and is {limit}"
+                        );
+                        Err(HostError::new("invalid_limit", text))
                     }
                     _ => Err(HostError::new(
                         "missing_query",
