@@ -45,6 +45,10 @@ mod subtasks;
 #[cfg(feature = "codeact")]
 mod codeact;
 
+// The same: results, names and mistakes of one action.
+#[cfg(feature = "codeact")]
+mod actions;
+
 // What may come out of a sandbox.
 #[cfg(feature = "codeact")]
 mod hostile_guest;

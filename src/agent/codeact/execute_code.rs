@@ -14,6 +14,7 @@ use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{
     Ask, Bridge, GuestLimits, Hands, HostError, Played, Program, Sandbox, Surface, read_json,
 };
+use crate::context::RunContext;
 use crate::message::cap_text;
 use crate::model::ToolSpec;
 use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
@@ -82,7 +83,14 @@ impl ExecuteCode {
             surface: Surface::Action,
             limits: GuestLimits { wall: self.limits.wall, ..self.limits.guest },
         };
-        let hands = Action { tools: offered, schema: self.schema.as_ref(), finished: Mutex::new(None) };
+        // What an earlier action said is over: the run went on after it.
+        cx.run().accept_result(None);
+        let hands = Action {
+            run: cx.run(),
+            tools: offered,
+            schema: self.schema.as_ref(),
+            finished: Mutex::new(None),
+        };
         let bridge = Bridge {
             caller: &caller,
             via: Some(cx.call_index()),
@@ -219,6 +227,7 @@ fn parameters() -> Value {
 
 /// What an action may ask for besides tools.
 struct Action<'a> {
+    run: &'a RunContext,
     tools: Toolset,
     schema: Option<&'a Schema>,
     /// The last value that `finish` took.
@@ -252,6 +261,7 @@ impl Hands for Action<'_> {
                 }
             }
             Ask::Finish { value } => check(&value, self.schema).map(|value| {
+                self.run.accept_result(Some(value.clone()));
                 *self.finished.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
                 json!(true)
             }),

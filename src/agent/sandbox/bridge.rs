@@ -340,7 +340,11 @@ impl Bridge<'_> {
             Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
             None => {}
         }
-        if invoked.reply.finishes_with.is_some() {
+        if let Some(result) = &invoked.reply.finishes_with {
+            // The run of an action ends with it, whatever comes; what a script makes of it is told at its end.
+            if self.via.is_some() {
+                self.caller.run().accept_result(Some(Value::clone(result)));
+            }
             play.played.finishes_with = invoked.reply.finishes_with;
         }
         Some(message)
