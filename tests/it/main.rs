@@ -73,6 +73,11 @@ mod graph_runs;
 // Orchestration scripts.
 #[cfg(feature = "codeact")]
 mod scripts;
+
+// The same: what they pass to `agent`, and what of it counts.
+#[cfg(feature = "codeact")]
+mod script_agents;
+
 // Graphs that are gone on with from a log.
 mod graph_resume;
 

@@ -12,7 +12,7 @@ use crate::message::cap_text;
 use crate::tool::Schema;
 
 /// What messages call the call.
-const CALL: &str = "agent(prompt, {schema?, tools?, label?})";
+const CALL: &str = "agent(prompt, options)";
 
 /// How much of something wrong is quoted, in bytes.
 const QUOTED_BYTES: usize = 100;
@@ -41,7 +41,8 @@ impl AgentCall {
         let mut call = Self::default();
         let options = match options {
             "" => Value::Null,
-            text => read_json(text).map_err(|error| invalid(&format!("the options are no JSON: {error}")))?,
+            text => read_json(text)
+                .map_err(|_| invalid("the options nest too deep to be read, or are no JSON"))?,
         };
         let options = match options {
             Value::Null => return Ok(call),
@@ -154,7 +155,7 @@ mod tests {
             ("[]", "have to be an object such as {label: \"reader\"}, and are []"),
             (r#"[{}, ["grep"], "x"]"#, "and are [{},[\"grep\"],\"x\"]"),
             ("\"reader\"", "and are \"reader\""),
-            ("{", "the options are no JSON"),
+            ("{", "the options nest too deep to be read, or are no JSON"),
             (
                 r#"{"tool": "grep"}"#,
                 "there is no option \"tool\"; the options are `schema`, `tools` and `label`",
@@ -167,8 +168,7 @@ mod tests {
             let refusal = refused(options);
             assert_eq!(refusal.code.as_deref(), Some("invalid_options"), "{options}");
             assert!(
-                refusal.message.starts_with("agent(prompt, {schema?, tools?, label?}): ")
-                    && refusal.message.contains(told),
+                refusal.message.starts_with("agent(prompt, options): ") && refusal.message.contains(told),
                 "{options}: {}",
                 refusal.message
             );
