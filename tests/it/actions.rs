@@ -123,6 +123,22 @@ async fn what_an_agent_inside_a_frame_finished_with_is_not_yet_the_frames() {
 }
 
 #[tokio::test]
+async fn a_result_that_was_refused_is_told_also_where_nobody_awaits_the_answer() {
+    let refused = "The task is not finished: finish: the result is null: pass what the task asks for";
+    for code in ["finish(null); return 1", "finish(null)", "try { await finish(null) } catch {} return 1"] {
+        let observation = first_result(&action(code).play().await);
+        assert_eq!((&observation["ok"], &observation["note"]), (&json!(true), &json!(refused)), "{code}");
+    }
+    let observation = first_result(&action("await finish(null)").play().await);
+    assert!(observation.get("note").is_none(), "it is the error: {observation}");
+    let observation = first_result(&action("```js\nreturn 1\n```").play().await);
+    assert!(
+        observation["error"].as_str().unwrap().starts_with("`code` begins with a fence"),
+        "{observation}"
+    );
+}
+
+#[tokio::test]
 async fn a_status_text_beside_the_arguments_is_said_and_no_tool_sees_it() {
     let code = "await tools.chaos_sleep({ ms: 0, _message: 'Resting a little' });
         await tools.chaos_sleep({ ms: 0, _message: ' ' });

@@ -295,6 +295,9 @@ impl Engine {
                 "a value holds itself, and so can neither be returned nor passed: circular reference"
                     .to_owned()
             }
+            (_, "BigInt are forbidden in JSON.stringify") => {
+                "a big integer cannot be passed: make a number or a text of it".to_owned()
+            }
             _ => match imported(&self.program.code) {
                 Some(package) if kind == GuestErrorKind::Syntax => refused_import(package),
                 _ => titled(name.as_deref(), &message),
