@@ -43,11 +43,11 @@ impl Played {
 
     /// How many agents the host says that it was asked for.
     fn counted(&self) -> String {
-        let lines = self.log.iter().filter_map(|message| match message.body() {
+        let mut lines = self.log.iter().rev().filter_map(|message| match message.body() {
             MessageBody::LogUpdate(line) => line.content.strip_prefix("the script ends, after "),
             _ => None,
         });
-        lines.last().unwrap_or_default().to_owned()
+        lines.next().unwrap_or_default().to_owned()
     }
 }
 
