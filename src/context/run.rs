@@ -171,11 +171,11 @@ impl RunContext {
 
     /// Says with which result the run ends although its producer still works, or that there is none any more; the last word counts. A
     /// limit or a cancel that strikes later ends the work, and the run completes with the result all the same; a failure is one. For
-    /// producers that tell somebody that a result was taken. Of one that works inside another one's run nothing is noted: what its
-    /// result means is the other's to say.
+    /// producers that tell somebody that a result was taken. After a cancel nothing is noted, nor of a producer that works inside another
+    /// one's run: what its result means is the other's to say.
     pub fn accept_result(&self, result: Option<serde_json::Value>) {
         let mut state = self.0.lock();
-        if !state.works_inside {
+        if !state.works_inside && !self.0.token.is_cancelled() {
             state.accepted = result.map(Box::new);
         }
     }

@@ -7,9 +7,11 @@ use anabranch::agent::codeact::CodeAct;
 use anabranch::budget::{Limit, RunLimits, TreeLimits};
 use anabranch::frame::as_tool;
 use anabranch::message::MessageBody;
+use anabranch::model::ToolSpec;
 use anabranch::outcome::FailureKind;
-use anabranch::tool::{Toolset, chaos};
-use serde_json::{Value, json};
+use anabranch::tool::{OnCancel, Tool, ToolContext, ToolReply, Toolset, chaos};
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
 
 use crate::stage::{Played, Recorder, Stage, calls, results};
 
@@ -98,6 +100,47 @@ async fn a_result_that_was_accepted_outlives_a_cancel_and_not_a_failure() {
     assert!(played.end_of("root").starts_with("stopped (wall)"), "{}", played.timeline());
     let played = action("await finish(1); await tools.chaos_panic()").play().await;
     assert_eq!(played.end().failure, Some(FailureKind::Panic));
+}
+
+/// A tool that hands in the run's result after so long, whatever happens meanwhile.
+struct HandsIn(ToolSpec, Duration);
+
+fn hands_in(after: Duration) -> Toolset {
+    let (name, description) = ("hand_in".to_owned(), "Hands in.".to_owned());
+    let spec = ToolSpec { name, description, parameters: json!({ "type": "object" }) };
+    chaos::add_to(&Toolset::new()).unwrap().with(HandsIn(spec, after)).unwrap()
+}
+
+impl Tool for HandsIn {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn on_cancel(&self) -> OnCancel {
+        OnCancel::Grace
+    }
+
+    fn call<'a>(&'a self, _: Map<String, Value>, _: ToolContext) -> BoxFuture<'a, ToolReply> {
+        Box::pin(async {
+            tokio::time::sleep(self.1).await;
+            ToolReply::finishing(json!("handed in"))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_ends_the_run_decides_it_like_finish_and_not_after_a_cancel() {
+    let together = json!({ "tool_calls": [{ "name": "hand_in", "arguments": {} }, { "name": "chaos_hang", "arguments": {} }] });
+    for turn in [json!({ "code": "await tools.hand_in(); await tools.chaos_hang()" }), together] {
+        let agents = json!([{ "turns": [turn] }]);
+        let limits = within(Duration::from_secs(5));
+        let quick = stage(agents.clone()).tools(hands_in(Duration::from_secs(1))).run_limits(limits);
+        assert_eq!(quick.play().await.end_of("root"), "done \"handed in\"", "{agents}");
+        // Within the grace period, and too late.
+        let late = stage(agents.clone()).tools(hands_in(Duration::from_secs(6))).run_limits(limits);
+        let played = late.play().await;
+        assert!(played.end_of("root").starts_with("stopped (wall)"), "{}", played.timeline());
+    }
 }
 
 #[tokio::test(start_paused = true)]
