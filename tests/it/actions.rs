@@ -298,10 +298,10 @@ async fn a_time_that_is_none_is_a_mistake_in_the_programs_own_terms() {
 #[tokio::test]
 async fn whatever_a_program_passes_it_reads_no_word_of_the_hosts_language() {
     let odd = "undefined, null, Symbol('s'), 5n, () => 1, (() => { const c = {}; c.c = c; return c })(), { get x() { throw new Error('mine') } },
-        new Proxy({}, { get() { throw new Error('mine') }, ownKeys() { throw new Error('mine') } }), Proxy.revocable({}, {}).proxy, [], 'x', -1, 1e400,
+        new Proxy({}, { get() { throw new Error('mine') }, ownKeys() { throw new Error('mine') } }), Proxy.revocable({}, {}).proxy, [], 'x', '\\ud800', { ['\\ud800']: () => 1 }, -1, 1e400,
         Object.create(null), new Map([[1, 2]]), Promise.resolve(1), new Error('mine'), (() => { const r = Proxy.revocable({}, {}); r.revoke(); return r.proxy })()";
     let functions = "sleep, value => search_tools(value), value => search_tools('x', value), value => finish({ value }), value => finish(value), value => tools.chaos_sleep(value),
-        value => tools[value], value => tools.no_such_tool(value), parallel, value => parallel([value]), pipeline, value => pipeline([value], value), value => pipeline([1], value), log, console.error";
+        value => tools[value], value => tools[value](), value => tools.no_such_tool(value), parallel, value => parallel([value]), pipeline, value => pipeline([value], value), value => pipeline([1], value), log, console.error";
     let code = format!(
         "const seen = new Set();
         const hear = (error) => seen.add(String(error?.message ?? error));
@@ -329,6 +329,8 @@ async fn whatever_a_program_passes_it_reads_no_word_of_the_hosts_language() {
     for text in texts {
         for word in [
             "f64",
+            "utf-8",
+            "Conversion",
             "u64",
             "Error converting",
             "from js",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rquickjs::{Atom, Ctx, Type};
 use serde_json::Value;
 
-use super::encode::{called, is_plain, passed, read_json};
+use super::encode::{called, is_plain, passed, read_json, shown};
 use super::port::HostError;
 use crate::message::cap_text;
 use crate::tool::Schema;
@@ -88,7 +88,7 @@ pub(super) fn options_text<'js>(
         let key = key?;
         let value: rquickjs::Value<'js> = object.get(key.clone())?;
         if value.is_function() || value.is_symbol() {
-            let key = cap_text(&key.to_string()?, QUOTED_BYTES);
+            let key = cap_text(&shown(ctx, key.to_js_string()?.as_value()), QUOTED_BYTES);
             return Ok(Err(invalid(&format!("`{key}` is {}", called(&value)))));
         }
     }

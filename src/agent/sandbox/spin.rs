@@ -6,7 +6,6 @@
 
 use std::hint::spin_loop;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long: about what a wake-up takes, so that at worst a wait costs twice as much.
@@ -21,24 +20,6 @@ const SKIPPED: u32 = 2;
 /// With one processor the other side cannot go on meanwhile.
 static IS_WORTH_IT: LazyLock<bool> =
     LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1));
-
-/// What one thread looks out for and another sets. On cache lines of its own, so that the look does not take from the other thread
-/// what it is writing beside it.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Sign(AtomicBool);
-
-impl Sign {
-    /// What was written before it was set is seen after it is.
-    #[inline]
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set(&self, is_there: bool) {
-        self.0.store(is_there, Ordering::Release);
-    }
-}
 
 /// Remembers whether looking was of use.
 #[derive(Debug, Default)]
