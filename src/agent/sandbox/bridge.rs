@@ -18,7 +18,7 @@ use super::patience::Patience;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
 use super::running::{Done, Running};
 use crate::message::{MessageBody, Severity, cap_text};
-use crate::tool::{Announced, Caller, Fatal, MAX_NAME, NewCall, ToolReply};
+use crate::tool::{Announced, Caller, Fatal, MAX_NAME, NewCall, ToolReply, take_message};
 
 /// How long a program that is told to end may take, before it is left to itself: half of the second that a program may take
 /// longer than its time.
@@ -267,10 +267,11 @@ impl Bridge<'_> {
             return Err(HostError::new("max_tool_calls_reached", text));
         }
         play.played.calls += 1;
-        let args = arguments(args);
+        let mut args = arguments(args);
+        let message = args.as_mut().ok().and_then(take_message);
         let name = if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name };
         let announced = Arc::new(args.as_ref().cloned().unwrap_or_default());
-        let call = NewCall { id: None, name, args: announced, message: None, via: self.via };
+        let call = NewCall { id: None, name, args: announced, message, via: self.via };
         let (call, message) = self.caller.announcement(call);
         Ok(Admitted { call, message, args })
     }
@@ -339,7 +340,11 @@ impl Bridge<'_> {
             Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
             None => {}
         }
-        if invoked.reply.finishes_with.is_some() {
+        if let Some(result) = &invoked.reply.finishes_with {
+            // The run of an action ends with it, whatever comes; what a script makes of it is told at its end.
+            if self.via.is_some() {
+                self.caller.run().accept_result(Some(Value::clone(result)));
+            }
             play.played.finishes_with = invoked.reply.finishes_with;
         }
         Some(message)

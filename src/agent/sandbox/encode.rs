@@ -134,6 +134,30 @@ fn plain<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Option<Object<'js>> {
 /// How much is passed most often, in bytes: so much is kept ready at once.
 const SHORT: usize = 56;
 
+/// Whether it is an object as `{…}` and `Object.create(null)` make it.
+pub(super) fn is_plain<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> bool {
+    let bare = || value.as_object().is_some_and(|object| object.get_prototype().is_none());
+    value.type_of() == Type::Object && (plain(ctx, value).is_some() || bare())
+}
+
+/// What a value is called where it is out of place.
+pub(super) fn called(value: &Value<'_>) -> &'static str {
+    match value.type_of() {
+        Type::Undefined | Type::Uninitialized => "undefined",
+        Type::Null => "null",
+        Type::Bool => "true or false",
+        Type::Int | Type::Float => "a number",
+        Type::BigInt => "a big integer",
+        Type::String => "a text",
+        Type::Symbol => "a symbol",
+        Type::Array => "a list",
+        Type::Function | Type::Constructor => "a function",
+        Type::Promise => "a promise: await it",
+        Type::Exception => "an error",
+        _ => "an object",
+    }
+}
+
 /// What `JSON.stringify` makes of a plain object, and more than twice as fast where its members are no objects: the engine's own begins
 /// with four objects and a memory of its own.
 fn members<'js>(ctx: &Ctx<'js>, object: &Object<'js>) -> Result<String> {
@@ -211,6 +235,17 @@ pub(super) fn shown<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     }
     if value.is_undefined() {
         return "undefined".to_owned();
+    }
+    // JSON would call them null.
+    if let Some(number) = value.as_float().filter(|number| !number.is_finite()) {
+        let name = if number.is_nan() {
+            "NaN"
+        } else if number > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        };
+        return name.to_owned();
     }
     if let Some(error) = value.as_exception() {
         let name: Option<String> = error.as_object().get("name").ok();
