@@ -15,33 +15,33 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// refused as fast as it makes them would have everything else wait for ever.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
-/// done sooner than a timer is set.
+/// The waiting for a program to be done with the last answers. Its time begins, and its timer is set, where it is waited for: most
+/// programs are done sooner than somebody looks at the clock.
 pub(super) struct Patience {
-    since: Instant,
-    until: Instant,
+    since: Option<Instant>,
+    until: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
     pub(super) fn begin() -> Self {
-        let since = Instant::now();
-        let until = since + PATIENCE;
-        Self { since, until, timer: Box::pin(tokio::time::sleep_until(until)) }
+        Self { since: None, until: None, timer: Box::pin(tokio::time::sleep(PATIENCE)) }
     }
 
     /// An answer goes to a program that was done with those before, or that still has some.
     pub(super) fn renew(&mut self, was_idle: bool) {
-        let now = Instant::now();
         if was_idle {
-            self.since = now;
+            self.since = None;
         }
-        self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
+        self.until = None;
     }
 
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.timer.deadline() != self.until {
-            self.timer.as_mut().reset(self.until);
+        if self.until.is_none() {
+            let now = Instant::now();
+            let longest = *self.since.get_or_insert(now) + LONGEST_PATIENCE;
+            let until = *self.until.insert(longest.min(now + PATIENCE));
+            self.timer.as_mut().reset(until);
         }
         self.timer.as_mut().poll(cx)
     }
