@@ -11,9 +11,7 @@ use anabranch::message::{MessageBody, ProcessingMessage, RunFinished};
 use anabranch::model::{ChatMessage, ChatModel, ChatRequest, ChatStream, Script, ScriptModel, ToolSpec};
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::{TestRoot, timeline};
-use anabranch::tool::{
-    AgentRuntime, OnCancel, Policy, Producer, Tool, ToolContext, ToolReply, Toolset, chaos,
-};
+use anabranch::tool::{AgentRuntime, OnCancel, Policy, Tool, ToolContext, ToolReply, Toolset, chaos};
 use anabranch::tree::RunTree;
 use anabranch::{Agent, SubAgentOutcome};
 use futures::StreamExt;
@@ -148,7 +146,7 @@ impl Stage {
 
     /// With this producer for all runs, instead of the tool loop.
     #[cfg(feature = "codeact")]
-    pub fn produced_by(mut self, producer: impl Producer) -> Self {
+    pub fn produced_by(mut self, producer: impl anabranch::tool::Producer) -> Self {
         let agent = Agent::with_producer(Arc::<Recorder>::clone(&self.model), Arc::new(producer));
         self.agent = agent.tools(all_tools());
         self
