@@ -45,6 +45,10 @@ mod subtasks;
 #[cfg(feature = "codeact")]
 mod codeact;
 
+// A seed makes a log the same each time.
+#[cfg(all(feature = "codeact", feature = "workspace"))]
+mod seeded;
+
 // What may come out of a sandbox.
 #[cfg(feature = "codeact")]
 mod hostile_guest;

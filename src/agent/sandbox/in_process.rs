@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::blank::Blank;
 use super::engine::{Engine, Stop};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
 use super::spin::{Look, Sign};
+use crate::context::Lockstep;
 use crate::stream::panic_text;
 
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
@@ -40,6 +42,7 @@ impl Sandbox for InProcess {
             heard: VecDeque::new(),
             replied: 0,
             is_busy: false,
+            lockstep: None,
         })
     }
 }
@@ -53,6 +56,8 @@ struct InProcessSession {
     replied: u64,
     /// It has not said that it waits for more than those.
     is_busy: bool,
+    /// It is waited for where it is polled.
+    lockstep: Option<Lockstep>,
 }
 
 /// What the two sides of a program share.
@@ -115,6 +120,8 @@ struct Outbox {
     has_events: Sign,
     /// Locked to put something in or to take it out.
     said: Mutex<Said>,
+    /// Rung when the program says something, if it is watched.
+    news: Condvar,
 }
 
 #[derive(Default)]
@@ -122,6 +129,8 @@ struct Said {
     events: VecDeque<GuestEvent>,
     /// Whoever waits for something that the program says, or for its end.
     waiter: Option<Waker>,
+    /// A thread waits for what it says.
+    is_watched: bool,
     has_ended: bool,
 }
 
@@ -131,16 +140,29 @@ impl Outbox {
     }
 
     fn say(&self, event: GuestEvent) {
-        let waiter = {
+        let (waiter, is_watched) = {
             let mut said = self.lock();
             said.has_ended |= matches!(event, GuestEvent::Ended(_));
             said.events.push_back(event);
             self.has_events.set(true);
-            said.waiter.take()
+            (said.waiter.take(), said.is_watched)
         };
+        if is_watched {
+            self.news.notify_one();
+        }
         if let Some(waiter) = waiter {
             waiter.wake();
         }
+    }
+
+    /// Blocks until the program has said something that satisfies `is_it`, or the time is over. Whether it has.
+    fn watch(&self, time: Duration, is_it: impl Fn(&Said) -> bool) -> bool {
+        let mut said = self.lock();
+        said.is_watched = true;
+        let watched = self.news.wait_timeout_while(said, time, |said| !is_it(said));
+        let (mut said, _) = watched.unwrap_or_else(PoisonError::into_inner);
+        said.is_watched = false;
+        is_it(&said)
     }
 }
 
@@ -236,6 +258,10 @@ impl InProcessSession {
     fn hand_over(&mut self, replies: usize, put: impl FnOnce(&mut State) -> Option<Place>) {
         self.is_busy = true;
         self.replied += replies as u64;
+        if self.lockstep.is_some() {
+            // It is polled again before anybody else has a turn: to be woken besides would be a poll at any time.
+            self.cell.outbox.lock().waiter = None;
+        }
         let idle = {
             let mut state = self.cell.lock();
             let idle = put(&mut state);
@@ -248,6 +274,9 @@ impl InProcessSession {
     /// The next event of those that were taken.
     fn next(&mut self) -> Option<GuestEvent> {
         let event = self.heard.pop_front()?;
+        if let Some(lockstep) = &mut self.lockstep {
+            lockstep.heard();
+        }
         if let GuestEvent::Waiting { answered } = event {
             self.is_busy = answered != self.replied;
         }
@@ -262,13 +291,20 @@ impl Session for InProcessSession {
         }
         let outbox = &self.cell.outbox;
         if self.is_busy {
-            self.look.out_for(|| outbox.has_events.is_set());
+            let is_there = self.look.out_for(|| outbox.has_events.is_set());
+            if !is_there && let Some(lockstep) = &mut self.lockstep {
+                let is_it = |said: &Said| said.has_ended || !said.events.is_empty();
+                lockstep.wait(|time| outbox.watch(time, is_it));
+            }
         }
         {
             let mut said = outbox.lock();
             if said.events.is_empty() {
                 if said.has_ended {
                     return Poll::Ready(None);
+                }
+                if let Some(lockstep) = &mut self.lockstep {
+                    lockstep.rested();
                 }
                 said.waiter = Some(cx.waker().clone());
                 return Poll::Pending;
@@ -300,8 +336,17 @@ impl Session for InProcessSession {
         });
     }
 
+    fn keep_step(&mut self, lockstep: Lockstep) {
+        self.lockstep = Some(lockstep);
+        self.is_busy = true;
+    }
+
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.cell.stop.cancel();
+        if let Some(lockstep) = &mut self.lockstep {
+            self.cell.wake_engine();
+            lockstep.wait_for_end(|time| self.cell.outbox.watch(time, |said| said.has_ended));
+        }
         {
             let mut said = self.cell.outbox.lock();
             if said.has_ended {
@@ -318,6 +363,10 @@ impl Session for InProcessSession {
 impl Drop for InProcessSession {
     fn drop(&mut self) {
         self.cell.stop.cancel();
+        if self.lockstep.is_some() {
+            // Whoever waited for it has gone on to something else.
+            self.cell.outbox.lock().waiter = None;
+        }
         // Outside a runtime there is no thread for it: it is freed here, with the cell.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.cell.wake_engine();

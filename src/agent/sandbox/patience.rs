@@ -15,19 +15,25 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// refused as fast as it makes them would have everything else wait for ever.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
 
+/// In a tree that keeps step the waiting is not counted in time, but in turns that others have, each after so many things that the
+/// program said: then they come at the same place each time.
+const TURNS: u32 = 16;
+
 /// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
 /// done sooner than a timer is set.
 pub(super) struct Patience {
     since: Instant,
     until: Instant,
+    /// How many turns others had, in a tree that keeps step.
+    turns: Option<u32>,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Patience {
-    pub(super) fn begin() -> Self {
+    pub(super) fn begin(in_step: bool) -> Self {
         let since = Instant::now();
         let until = since + PATIENCE;
-        Self { since, until, timer: Box::pin(tokio::time::sleep_until(until)) }
+        Self { since, until, turns: in_step.then_some(0), timer: Box::pin(tokio::time::sleep_until(until)) }
     }
 
     /// An answer goes to a program that was done with those before, or that still has some.
@@ -35,11 +41,17 @@ impl Patience {
         let now = Instant::now();
         if was_idle {
             self.since = now;
+            self.turns = self.turns.map(|_| 0);
         }
         self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
     }
 
-    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// `is_mere_turn`: others have a turn, although the program has more to say.
+    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>, is_mere_turn: bool) -> Poll<()> {
+        if is_mere_turn && let Some(turns) = &mut self.turns {
+            *turns += 1;
+            return if *turns < TURNS { Poll::Pending } else { Poll::Ready(()) };
+        }
         if self.timer.deadline() != self.until {
             self.timer.as_mut().reset(self.until);
         }
