@@ -187,7 +187,8 @@ impl RunContext {
 
     /// Runs blocking work on a thread of its own. A cancel waits for it for the grace period; after that the run settles without
     /// it, and what it returns is discarded and counted as late. In a tree with a seed it is waited for where this is polled
-    /// ([`Lockstep`]), so that pieces of work end in the order of their begin.
+    /// ([`Lockstep`]), so that pieces of work end in the order of their begin; what takes seconds is better done with
+    /// [`RunContext::blocking_for_long`].
     ///
     /// # Errors
     ///
@@ -204,6 +205,35 @@ impl RunContext {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Cancelled> {
+        self.on_thread(self.lockstep(), work).await
+    }
+
+    /// As [`RunContext::blocking`], for work that takes so long that nobody is to wait for it in place: also in a tree with a seed, and
+    /// its end then has the order of time.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunContext::blocking`].
+    ///
+    /// # Panics
+    ///
+    /// As [`RunContext::blocking`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RunContext::blocking`].
+    pub async fn blocking_for_long<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cancelled> {
+        self.on_thread(None, work).await
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        lockstep: Option<Lockstep>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cancelled> {
         if let Some(cancelled) = self.0.token.cancelled() {
             return Err(cancelled);
         }
@@ -211,7 +241,7 @@ impl RunContext {
         let (deliver, result) = tokio::sync::oneshot::channel();
         let (root, token) = (self.0.root.clone(), self.0.token.clone());
         // Nothing is ever sent: that the sender is gone says that the work is done.
-        let (working, watched) = match self.lockstep() {
+        let (working, watched) = match lockstep {
             Some(lockstep) => {
                 let (working, is_done) = sync_channel::<()>(1);
                 (Some(working), Some((lockstep, is_done)))
