@@ -19,7 +19,11 @@ use crate::stream::Emitter;
 /// What a run needs to call its tools. Every producer that calls tools does it through this, so that each call is in the log
 /// before its tool starts, and has one result.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct Caller(Arc<Inner>);
+
+/// Shared, since each call has it.
+#[derive(Debug, Clone)]
+struct Inner {
     run: RunContext,
     emit: Emitter,
     tools: Toolset,
@@ -92,48 +96,48 @@ impl Caller {
     #[must_use]
     pub fn new(run: RunContext, emit: Emitter, tools: Toolset, runtime: Arc<AgentRuntime>) -> Self {
         let id_prefix = format!("call_{}_", run.run_id().short()).into();
-        Self { run, emit, tools, runtime, id_prefix }
+        Self(Arc::new(Inner { run, emit, tools, runtime, id_prefix }))
     }
 
     /// The same run's calls to these tools.
     #[must_use]
     pub fn with_tools(&self, tools: Toolset) -> Self {
-        Self { tools, ..self.clone() }
+        Self(Arc::new(Inner { tools, ..Inner::clone(&self.0) }))
     }
 
     /// The run that calls.
     #[must_use]
     pub fn run(&self) -> &RunContext {
-        &self.run
+        &self.0.run
     }
 
     /// Where its messages go.
     #[must_use]
     pub fn emitter(&self) -> &Emitter {
-        &self.emit
+        &self.0.emit
     }
 
     /// Its tools.
     #[must_use]
     pub fn tools(&self) -> &Toolset {
-        &self.tools
+        &self.0.tools
     }
 
     /// Those of the tools that the run may call, as far as that is known beforehand: what could only be refused is not among them.
     #[must_use]
     pub fn offered(&self) -> Toolset {
-        offered(&self.tools, &self.run, &self.runtime.policy)
+        offered(&self.0.tools, &self.0.run, &self.0.runtime.policy)
     }
 
     /// As [`Caller::offered`], with the tools that are of no use now, but may be later.
     pub(crate) fn admitted(&self) -> Toolset {
-        admitted(&self.tools, &self.run, &self.runtime.policy)
+        admitted(&self.0.tools, &self.0.run, &self.0.runtime.policy)
     }
 
     /// What children inherit.
     #[must_use]
     pub fn runtime(&self) -> &Arc<AgentRuntime> {
-        &self.runtime
+        &self.0.runtime
     }
 
     /// Says that the call comes.
@@ -143,16 +147,16 @@ impl Caller {
     /// As [`Emitter::send`].
     pub async fn announce(&self, call: NewCall) -> Announced {
         let (call, message) = self.announcement(call);
-        self.emit.send(message).await;
+        self.0.emit.send(message).await;
         call
     }
 
     /// As [`Caller::announce`], with what is to be said: for those who say it themselves.
     pub(crate) fn announcement(&self, call: NewCall) -> (Announced, MessageBody) {
         let NewCall { id, name, args, message, via } = call;
-        let message = message.or_else(|| self.tools.get(&name)?.status_text(&args));
-        let call_index = self.run.mint_call_index();
-        let id = id.unwrap_or_else(|| ToolCallId::new(format!("{}{call_index}", self.id_prefix)));
+        let message = message.or_else(|| self.0.tools.get(&name)?.status_text(&args));
+        let call_index = self.0.run.mint_call_index();
+        let id = id.unwrap_or_else(|| self.label(call_index));
         let update = Arc::new(ToolCallUpdate {
             tool_call_id: id,
             call_index,
@@ -163,7 +167,15 @@ impl Caller {
             extra: Extra::default(),
         });
         let message = MessageBody::ToolCallUpdate(Arc::clone(&update));
-        (Announced { update, since: self.run.root().clock().now() }, message)
+        (Announced { update, since: self.0.run.root().clock().now() }, message)
+    }
+
+    fn label(&self, call_index: u32) -> ToolCallId {
+        let digits = call_index.to_string();
+        let mut label = String::with_capacity(self.0.id_prefix.len() + digits.len());
+        label.push_str(&self.0.id_prefix);
+        label.push_str(&digits);
+        ToolCallId::new(label)
     }
 
     /// Makes the call that was announced, with these arguments or with the reply to unusable ones. The caller then says its
@@ -188,7 +200,7 @@ impl Caller {
     /// As [`Emitter::send`].
     pub async fn answer(&self, made: Made) -> Invoked {
         let (invoked, message) = self.result(made);
-        self.emit.send(message).await;
+        self.0.emit.send(message).await;
         invoked
     }
 
@@ -205,7 +217,7 @@ impl Caller {
             name: Arc::clone(&update.name),
             is_error: invoked.reply.is_error,
             result: Arc::new(result),
-            duration_ms: self.run.root().clock().now().millis_since(since),
+            duration_ms: self.0.run.root().clock().now().millis_since(since),
             message: invoked.reply.for_person.clone(),
             extra: Extra::default(),
         };

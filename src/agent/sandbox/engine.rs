@@ -166,7 +166,7 @@ impl Engine {
         ctx: &Ctx<'js>,
         replies: &mut Vec<HostReply>,
     ) -> Option<Result<String, GuestError>> {
-        if let Some(kind) = self.stop.why() {
+        if let Some(kind) = self.stop.cancelled() {
             return Some(Err(self.stopped(kind)));
         }
         if !self.has_begun {

@@ -31,6 +31,10 @@ const MAX_HELD: usize = 16 << 20;
 /// What passes no more is not counted: all that may wait pass a quarter of what is allowed.
 const SMALL: usize = 1 << 10;
 
+/// How many asks of a program know where they were made: more than an action may make unless its limits are raised. To note a place
+/// takes the engine a quarter of what a call takes it in all.
+const PLACES: u32 = 128;
+
 /// How many rejections are told that nobody handled.
 const MAX_UNHANDLED: usize = 8;
 
@@ -59,8 +63,8 @@ struct State {
     unhandled: Vec<String>,
 }
 
-/// Asks without an answer: how to resolve and to reject each, and the error to reject it with. That was made where the ask was,
-/// so it knows the place. Kept by the runtime, since it belongs to it.
+/// Asks without an answer: how to resolve and to reject each, and, of the first [`PLACES`], the error to reject it with. That was made
+/// where the ask was, so it knows the place. Kept by the runtime, since it belongs to it.
 type Pending<'js> = RefCell<BTreeMap<u32, Vec<Object<'js>>>>;
 
 /// Promises that were rejected while nobody handled them.
@@ -96,9 +100,8 @@ impl Guest {
     pub(super) fn settle<'js>(&self, ctx: &Ctx<'js>, reply: HostReply) -> Result<()> {
         self.let_go(reply.id);
         let ask = ctx.userdata::<Pending<'js>>().and_then(|pending| pending.borrow_mut().remove(&reply.id));
-        let Some(Ok([resolve, reject, error])) = ask.map(<[Object<'js>; 3]>::try_from) else {
-            return Ok(());
-        };
+        let Some(mut ask) = ask.map(Vec::into_iter) else { return Ok(()) };
+        let (Some(resolve), Some(reject)) = (ask.next(), ask.next()) else { return Ok(()) };
         let settle = |by: Object<'js>, with: Value<'js>| match by.into_value().into_function() {
             Some(by) => by.call::<_, ()>((with,)),
             None => Ok(()),
@@ -106,6 +109,7 @@ impl Guest {
         match reply.outcome {
             Ok(text) => settle(resolve, decoded(ctx, text)?),
             Err(failure) => {
+                let error = ask.next().map_or_else(|| blank_error(ctx), Ok)?;
                 error.set("message", failure.message)?;
                 if let Some(code) = failure.code {
                     error.set("code", code)?;
@@ -145,8 +149,11 @@ impl Guest {
         // call throws although the host makes it, and nobody waits for its answer.
         (self.say)(GuestEvent::Ask { id, ask });
         let (promise, resolve, reject) = ctx.promise()?;
-        let error = Exception::from_message(ctx.clone(), "")?.into_object();
-        pending.borrow_mut().insert(id, vec![resolve.into_inner(), reject.into_inner(), error]);
+        let mut ask = vec![resolve.into_inner(), reject.into_inner()];
+        if id < PLACES {
+            ask.push(blank_error(ctx)?);
+        }
+        pending.borrow_mut().insert(id, ask);
         Ok(promise)
     }
 
@@ -232,6 +239,11 @@ pub(super) fn clear<'js>(ctx: &Ctx<'js>) {
     let _ = ctx.remove_userdata::<Main<'js>>();
     let _ = ctx.remove_userdata::<Encoder<'js>>();
     let _ = ctx.remove_userdata::<PlainPrototype<'js>>();
+}
+
+/// An error that says nothing but where it was made.
+fn blank_error<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
+    Exception::from_message(ctx.clone(), "").map(Exception::into_object)
 }
 
 /// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`encode`] has it.

@@ -1,16 +1,18 @@
 //! Programs in this process, on threads of their own.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use futures::task::AtomicWaker;
 
 use super::blank::Blank;
 use super::engine::{Engine, Stop};
+use super::lane::{Receiver, Sender, lane};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
-use super::spin::{Look, Sign};
+use super::spin::{Look, watch};
 use crate::context::Lockstep;
 use crate::stream::panic_text;
 
@@ -26,20 +28,25 @@ pub struct InProcess;
 
 impl Sandbox for InProcess {
     fn start(&self, program: Program) -> Box<dyn Session> {
-        let stop = Arc::new(Stop::after(program.limits.wall));
-        let place = Place::New(Box::new(program));
-        let state = State { replies: Vec::new(), heard: 0, goes_on: true, place };
+        let (say, said) = lane();
+        let (words, inbox) = lane();
         let cell = Arc::new(Cell {
-            stop,
-            outbox: Arc::default(),
-            has_replies: Sign::default(),
-            state: Mutex::new(state),
+            stop: Arc::new(Stop::after(program.limits.wall)),
+            outbox: Arc::new(Outbox {
+                lane: Mutex::new(say),
+                waiter: AtomicWaker::new(),
+                has_ended: AtomicBool::new(false),
+            }),
+            is_parked: AtomicBool::new(false),
+            place: Mutex::new(Place::New(Box::new(program), inbox)),
         });
         cell.wake_engine();
         Box::new(InProcessSession {
             cell,
+            said,
+            words,
             look: Look::default(),
-            heard: VecDeque::new(),
+            told: 0,
             replied: 0,
             is_busy: false,
             lockstep: None,
@@ -49,9 +56,11 @@ impl Sandbox for InProcess {
 
 struct InProcessSession {
     cell: Arc<Cell>,
+    said: Receiver<GuestEvent>,
+    words: Sender<Word>,
     look: Look,
-    /// What was taken from the outbox and not given out.
-    heard: VecDeque<GuestEvent>,
+    /// How many heard asks the program knows of.
+    told: u32,
     /// How many replies it was given.
     replied: u64,
     /// It has not said that it waits for more than those.
@@ -60,186 +69,193 @@ struct InProcessSession {
     lockstep: Option<Lockstep>,
 }
 
-/// What the two sides of a program share.
+/// What the two sides of a program share besides the lanes between them.
 struct Cell {
     stop: Arc<Stop>,
     outbox: Arc<Outbox>,
-    /// Whether there is something in the state that was not taken: to look for without the lock.
-    has_replies: Sign,
-    /// Locked to put something in or to take it out, never while the program runs.
-    state: Mutex<State>,
-}
-
-struct State {
-    replies: Vec<HostReply>,
-    /// How many of its asks were heard.
-    heard: u32,
-    /// The program goes on with the replies even if it has made asks that were not heard.
-    goes_on: bool,
-    place: Place,
-}
-
-impl State {
-    /// The engine, if it lies here: then it is on its way to a thread.
-    fn depart(&mut self) -> Option<Place> {
-        if !matches!(self.place, Place::New(_) | Place::Parked(_)) {
-            return None;
-        }
-        Some(std::mem::replace(&mut self.place, Place::Busy))
-    }
-
-    /// As [`State::depart`], if the engine has something to do.
-    fn depart_if_due(&mut self) -> Option<Place> {
-        let is_due = matches!(&self.place, Place::Parked(engine) if self.is_due(engine));
-        if is_due { self.depart() } else { None }
-    }
-
-    /// Whether the program goes on: with answers, and not before all that it asked for was heard. Then it does not depend on who is
-    /// quicker with which answers it does.
-    fn is_due(&self, engine: &Engine) -> bool {
-        let has_answers = engine.has_answers() || !self.replies.is_empty();
-        self.goes_on || has_answers && self.heard == engine.asked()
-    }
+    /// Whether the engine is parked: to look for without the lock.
+    is_parked: AtomicBool,
+    /// Locked to put the engine in or to take it out, never while the program runs.
+    place: Mutex<Place>,
 }
 
 /// Where the engine is.
 enum Place {
-    New(Box<Program>),
+    New(Box<Program>, Receiver<Word>),
     /// It waits for its host and holds no thread.
-    Parked(Box<Engine>),
+    Parked(Box<Desk>),
     /// On a thread, or on the way there.
     Busy,
     /// It is gone.
     Gone,
 }
 
-/// What the program said, on the way to its host. Bounded by what a program may log and may ask for at once.
-#[derive(Default)]
-struct Outbox {
-    /// Whether there is something that was not heard: to look for without the lock.
-    has_events: Sign,
-    /// Locked to put something in or to take it out.
-    said: Mutex<Said>,
-    /// Rung when the program says something, if it is watched.
-    news: Condvar,
+/// What its host tells a program.
+struct Word {
+    reply: Option<HostReply>,
+    /// How many of its asks were heard.
+    heard: u32,
+    /// The program goes on with the replies even if it has made asks that were not heard.
+    goes_on: bool,
+    /// Others come that belong to it.
+    has_more: bool,
 }
 
-#[derive(Default)]
-struct Said {
-    events: VecDeque<GuestEvent>,
+/// An engine, and what its host has told it.
+struct Desk {
+    engine: Box<Engine>,
+    inbox: Receiver<Word>,
+    /// Those that the engine has not taken.
+    replies: Vec<HostReply>,
+    heard: u32,
+    goes_on: bool,
+    has_more: bool,
+}
+
+impl Desk {
+    fn new(engine: Engine, inbox: Receiver<Word>) -> Box<Self> {
+        let (engine, replies) = (Box::new(engine), Vec::new());
+        // Nobody has to tell it to begin.
+        Box::new(Self { engine, inbox, replies, heard: 0, goes_on: true, has_more: false })
+    }
+
+    fn read_inbox(&mut self) {
+        while let Some(word) = self.inbox.take() {
+            self.replies.extend(word.reply);
+            self.heard = word.heard;
+            self.goes_on |= word.goes_on;
+            self.has_more = word.has_more;
+        }
+    }
+
+    /// Whether the program goes on: with answers, and not before all that it asked for was heard. Then it does not depend on who is
+    /// quicker with which answers it does.
+    fn is_due(&self) -> bool {
+        let has_answers = self.engine.has_answers() || !self.replies.is_empty();
+        !self.has_more && (self.goes_on || has_answers && self.heard == self.engine.asked())
+    }
+
+    /// One step of the engine with what it was told.
+    fn step(&mut self, goes_on: bool) -> Option<Ended> {
+        self.goes_on &= !goes_on;
+        let (engine, replies) = (&mut self.engine, &mut self.replies);
+        guarded(|| Ok(engine.step(replies, goes_on))).unwrap_or_else(|ended| Some(*ended))
+    }
+}
+
+/// What the program said, on the way to its host. Bounded by what a program may log and may ask for at once.
+struct Outbox {
+    /// Locked to put one thing in, by the thread that runs the engine.
+    lane: Mutex<Sender<GuestEvent>>,
     /// Whoever waits for something that the program says, or for its end.
-    waiter: Option<Waker>,
-    /// A thread waits for what it says.
-    is_watched: bool,
-    has_ended: bool,
+    waiter: AtomicWaker,
+    has_ended: AtomicBool,
 }
 
 impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn say(&self, event: GuestEvent) {
-        let (waiter, is_watched) = {
-            let mut said = self.lock();
-            said.has_ended |= matches!(event, GuestEvent::Ended(_));
-            said.events.push_back(event);
-            self.has_events.set(true);
-            (said.waiter.take(), said.is_watched)
-        };
-        if is_watched {
-            self.news.notify_one();
+        let is_end = matches!(event, GuestEvent::Ended(_));
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner).send(event);
+        if is_end {
+            self.has_ended.store(true, Ordering::Release);
         }
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
-    }
-
-    /// Blocks until the program has said something that satisfies `is_it`, or the time is over. Whether it has.
-    fn watch(&self, time: Duration, is_it: impl Fn(&Said) -> bool) -> bool {
-        let mut said = self.lock();
-        said.is_watched = true;
-        let watched = self.news.wait_timeout_while(said, time, |said| !is_it(said));
-        let (mut said, _) = watched.unwrap_or_else(PoisonError::into_inner);
-        said.is_watched = false;
-        is_it(&said)
+        self.waiter.wake();
     }
 }
 
 impl Cell {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes out the engine, if it lies here: then it is on its way to a thread.
+    fn depart(&self, place: &mut Place) -> Option<Place> {
+        if !matches!(place, Place::New(..) | Place::Parked(_)) {
+            return None;
+        }
+        self.is_parked.store(false, Ordering::Relaxed);
+        Some(std::mem::replace(place, Place::Busy))
     }
 
     /// Gives the engine a thread, if it has none.
     fn wake_engine(self: &Arc<Self>) {
-        let idle = self.lock().depart();
+        let idle = self.depart(&mut self.lock());
         self.give_thread(idle);
     }
 
-    /// Gives a thread to what [`State::depart`] took.
+    /// As [`Cell::wake_engine`], if the engine has something to do.
+    fn wake_engine_if_due(self: &Arc<Self>) {
+        // Between what was put into its inbox and this look: an engine that parks looks the other way round, so one of the two sees.
+        fence(Ordering::SeqCst);
+        if !self.is_parked.load(Ordering::Relaxed) {
+            return;
+        }
+        let idle = {
+            let mut place = self.lock();
+            let is_due = match &mut *place {
+                Place::Parked(desk) => {
+                    desk.read_inbox();
+                    desk.is_due()
+                }
+                _ => false,
+            };
+            if is_due { self.depart(&mut place) } else { None }
+        };
+        self.give_thread(idle);
+    }
+
+    /// Gives a thread to what [`Cell::depart`] took.
     fn give_thread(self: &Arc<Self>, idle: Option<Place>) {
         let Some(place) = idle else { return };
         let cell = Arc::clone(self);
         // Detached: it ends by itself, and says so in the outbox.
         drop(tokio::task::spawn_blocking(move || match place {
-            Place::New(program) => {
+            Place::New(program, inbox) => {
                 let (stop, outbox) = (Arc::clone(&cell.stop), Arc::clone(&cell.outbox));
                 let say = Box::new(move |event| outbox.say(event));
                 match guarded(|| Engine::new(*program, stop, say)) {
-                    Ok(engine) => cell.run(Box::new(engine)),
+                    Ok(engine) => cell.run(Desk::new(engine, inbox)),
                     Err(ended) => cell.end(*ended),
                 }
             }
-            Place::Parked(engine) => cell.run(engine),
+            Place::Parked(desk) => cell.run(desk),
             Place::Busy | Place::Gone => {}
         }));
     }
 
     /// Steps the engine until it has nothing to do.
-    fn run(&self, mut engine: Box<Engine>) {
+    fn run(&self, mut desk: Box<Desk>) {
         let mut look = Look::default();
-        let mut replies = Vec::new();
-        let mut goes_on = self.take_replies(&mut self.lock(), &mut replies, &engine);
         loop {
-            let ended = match guarded(|| Ok(engine.step(&mut replies, goes_on))) {
-                Ok(ended) => ended,
-                Err(ended) => Some(*ended),
-            };
-            if let Some(ended) = ended {
+            desk.read_inbox();
+            let goes_on = desk.is_due() || self.stop.why().is_some();
+            if let Some(ended) = desk.step(goes_on) {
                 // Who ended it waits until nothing of it is left; who only waits for what it comes to need not.
                 if self.stop.why().is_some() {
-                    drop(engine);
+                    drop(desk);
                     return self.end(ended);
                 }
                 self.end(ended);
                 Blank::make_ahead();
                 return;
             }
-            look.out_for(|| self.has_replies.is_set());
-            let mut state = self.lock();
-            let is_stopped = self.stop.why().is_some();
-            if state.replies.is_empty() && !state.is_due(&engine) && !is_stopped {
-                state.place = Place::Parked(engine);
+            if look.out_for(|| !desk.inbox.is_empty()) {
+                continue;
+            }
+            let mut place = self.lock();
+            self.is_parked.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if desk.inbox.is_empty() && self.stop.why().is_none() {
+                *place = Place::Parked(desk);
                 return;
             }
-            goes_on = self.take_replies(&mut state, &mut replies, &engine) || is_stopped;
+            self.is_parked.store(false, Ordering::Relaxed);
         }
-    }
-
-    /// Changes the replies for the emptied list of those before: two lists go to and fro, and nothing is allocated. Whether the program
-    /// goes on with them.
-    fn take_replies(&self, state: &mut State, emptied: &mut Vec<HostReply>, engine: &Engine) -> bool {
-        let is_due = state.is_due(engine);
-        self.has_replies.set(false);
-        state.goes_on = false;
-        std::mem::swap(&mut state.replies, emptied);
-        is_due
     }
 
     /// The program is over.
     fn end(&self, ended: Ended) {
-        self.lock().place = Place::Gone;
+        *self.lock() = Place::Gone;
         self.outbox.say(GuestEvent::Ended(ended));
     }
 }
@@ -254,105 +270,92 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Box<Ended>>) -> Result<T, Box<End
 }
 
 impl InProcessSession {
-    /// Puts something into the state, `replies` among it, and gives the engine a thread if `put` lets it depart.
-    fn hand_over(&mut self, replies: usize, put: impl FnOnce(&mut State) -> Option<Place>) {
+    /// Tells the program the replies, all at once.
+    fn tell(&mut self, replies: impl ExactSizeIterator<Item = HostReply>, heard: u32, goes_on: bool) {
         self.is_busy = true;
-        self.replied += replies as u64;
+        self.told = heard;
         if self.lockstep.is_some() {
             // It is polled again before anybody else has a turn: to be woken besides would be a poll at any time.
-            self.cell.outbox.lock().waiter = None;
+            drop(self.cell.outbox.waiter.take());
         }
-        let idle = {
-            let mut state = self.cell.lock();
-            let idle = put(&mut state);
-            self.cell.has_replies.set(true);
-            idle
-        };
-        self.cell.give_thread(idle);
+        let mut left = replies.len();
+        if left == 0 {
+            self.words.send(Word { reply: None, heard, goes_on, has_more: false });
+        }
+        self.replied += left as u64;
+        for reply in replies {
+            left -= 1;
+            self.words.send(Word { reply: Some(reply), heard, goes_on, has_more: left > 0 });
+        }
+        self.cell.wake_engine_if_due();
     }
 
-    /// The next event of those that were taken.
-    fn next(&mut self) -> Option<GuestEvent> {
-        let event = self.heard.pop_front()?;
-        if let Some(lockstep) = &mut self.lockstep {
-            lockstep.heard();
-        }
-        if let GuestEvent::Waiting { answered } = event {
-            self.is_busy = answered != self.replied;
-        }
-        Some(event)
+    /// Waits until the program has said something, in a tree that keeps step.
+    fn keep_up(&mut self) {
+        let Some(lockstep) = &mut self.lockstep else { return };
+        let (said, outbox) = (&self.said, &self.cell.outbox);
+        let is_there = || !said.is_empty() || outbox.has_ended.load(Ordering::Acquire);
+        lockstep.wait(|time| watch(&outbox.waiter, time, is_there));
     }
 }
 
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
-        if let Some(event) = self.next() {
-            return Poll::Ready(Some(event));
+        if self.is_busy && !self.look.out_for(|| !self.said.is_empty()) {
+            self.keep_up();
         }
-        let outbox = &self.cell.outbox;
-        if self.is_busy {
-            let is_there = self.look.out_for(|| outbox.has_events.is_set());
-            if !is_there && let Some(lockstep) = &mut self.lockstep {
-                let is_it = |said: &Said| said.has_ended || !said.events.is_empty();
-                lockstep.wait(|time| outbox.watch(time, is_it));
-            }
-        }
-        {
-            let mut said = outbox.lock();
-            if said.events.is_empty() {
-                if said.has_ended {
-                    return Poll::Ready(None);
-                }
+        let mut event = self.said.take();
+        if event.is_none() {
+            let outbox = &self.cell.outbox;
+            outbox.waiter.register(cx.waker());
+            // Its end is said before it has ended.
+            let has_ended = outbox.has_ended.load(Ordering::Acquire);
+            event = self.said.take();
+            if event.is_none() && !has_ended {
                 if let Some(lockstep) = &mut self.lockstep {
                     lockstep.rested();
                 }
-                said.waiter = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            // All at once: two lists go to and fro, and the program is not disturbed for each.
-            outbox.has_events.set(false);
-            std::mem::swap(&mut said.events, &mut self.heard);
         }
-        Poll::Ready(self.next())
+        if let Some(lockstep) = &mut self.lockstep {
+            lockstep.heard();
+        }
+        if let Some(GuestEvent::Waiting { answered }) = event {
+            self.is_busy = answered != self.replied;
+        }
+        Poll::Ready(event)
     }
 
     fn reply(&mut self, reply: HostReply) {
-        self.reply_all(vec![reply]);
+        self.tell(std::iter::once(reply), self.told, true);
     }
 
     fn reply_all(&mut self, replies: Vec<HostReply>) {
-        self.hand_over(replies.len(), |state| {
-            state.replies.extend(replies);
-            state.goes_on = true;
-            state.depart()
-        });
+        self.tell(replies.into_iter(), self.told, true);
     }
 
     fn reply_ahead(&mut self, replies: &mut Vec<HostReply>, heard: u32) {
-        self.hand_over(replies.len(), |state| {
-            state.replies.append(replies);
-            state.heard = heard;
-            state.depart_if_due()
-        });
+        self.tell(replies.drain(..), heard, false);
     }
 
     fn keep_step(&mut self, lockstep: Lockstep) {
         self.lockstep = Some(lockstep);
+        // It begins by itself.
         self.is_busy = true;
     }
 
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.cell.stop.cancel();
+        let outbox = &self.cell.outbox;
         if let Some(lockstep) = &mut self.lockstep {
             self.cell.wake_engine();
-            lockstep.wait_for_end(|time| self.cell.outbox.watch(time, |said| said.has_ended));
+            let has_ended = || outbox.has_ended.load(Ordering::Acquire);
+            lockstep.wait_for_end(|time| watch(&outbox.waiter, time, has_ended));
         }
-        {
-            let mut said = self.cell.outbox.lock();
-            if said.has_ended {
-                return Poll::Ready(());
-            }
-            said.waiter = Some(cx.waker().clone());
+        outbox.waiter.register(cx.waker());
+        if outbox.has_ended.load(Ordering::Acquire) {
+            return Poll::Ready(());
         }
         // It ends itself, on a thread of its own: freeing what it has may take a while.
         self.cell.wake_engine();
@@ -365,7 +368,7 @@ impl Drop for InProcessSession {
         self.cell.stop.cancel();
         if self.lockstep.is_some() {
             // Whoever waited for it has gone on to something else.
-            self.cell.outbox.lock().waiter = None;
+            drop(self.cell.outbox.waiter.take());
         }
         // Outside a runtime there is no thread for it: it is freed here, with the cell.
         if tokio::runtime::Handle::try_current().is_ok() {

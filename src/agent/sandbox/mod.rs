@@ -14,6 +14,7 @@ mod encode;
 mod engine;
 mod guest;
 mod in_process;
+mod lane;
 mod patience;
 mod port;
 mod program;

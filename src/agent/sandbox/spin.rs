@@ -5,9 +5,12 @@
 //! a program that computes, or a host that waits for a model, costs nothing.
 
 use std::hint::spin_loop;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::{Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
+
+use futures::task::AtomicWaker;
 
 /// How long: about what a wake-up takes, so that at worst a wait costs twice as much.
 const LOOK: Duration = Duration::from_micros(30);
@@ -21,24 +24,6 @@ const SKIPPED: u32 = 2;
 /// With one processor the other side cannot go on meanwhile.
 static IS_WORTH_IT: LazyLock<bool> =
     LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1));
-
-/// What one thread looks out for and another sets. On cache lines of its own, so that the look does not take from the other thread
-/// what it is writing beside it.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Sign(AtomicBool);
-
-impl Sign {
-    /// What was written before it was set is seen after it is.
-    #[inline]
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set(&self, is_there: bool) {
-        self.0.store(is_there, Ordering::Release);
-    }
-}
 
 /// Remembers whether looking was of use.
 #[derive(Debug, Default)]
@@ -68,5 +53,30 @@ impl Look {
         }
         self.skip = SKIPPED;
         false
+    }
+}
+
+/// Blocks this thread until `is_there`, of which `waiter` is woken, or for this time. Whether it is.
+pub(super) fn watch(waiter: &AtomicWaker, time: Duration, is_there: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    waiter.register(&Waker::from(Arc::new(Unpark(std::thread::current()))));
+    loop {
+        if is_there() {
+            return true;
+        }
+        let left = time.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::park_timeout(left);
+    }
+}
+
+/// Wakes a thread that waits in place.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
