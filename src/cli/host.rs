@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use super::args::{BackgroundPolicy as Background, SandboxKind};
 use super::exit::ExitStatus;
 use super::options::{HostOptions, ModelChoice};
-use super::output::{Display, Streams, complain, delivered, write_result};
+use super::output::{Display, Streams, complain, complain_in_lines, delivered, write_result};
 use super::panics::Panics;
 use super::show::{Screen, Shown};
 use super::signals::{AtExit, Signals, cancel_on_signal};
@@ -311,8 +311,8 @@ fn tell(outcome: &SubAgentOutcome, display: Display, streams: Streams) -> ExitSt
         let kind = outcome.kind();
         // "cancelled by user" says it all.
         match error.starts_with(kind.as_str()) {
-            true => complain(&mut err, error),
-            false => complain(&mut err, format_args!("{kind}: {error}")),
+            true => complain_in_lines(&mut err, &error),
+            false => complain_in_lines(&mut err, &format!("{kind}: {error}")),
         }
         if let Some(partial) = outcome.partial() {
             complain(&mut err, "what there was of a result:");
