@@ -43,6 +43,7 @@ impl Inside {
     ///
     /// Dropping it ends the producer.
     pub(crate) async fn run(&mut self, producer: &dyn Producer, job: Job) -> SubAgentOutcome {
+        let _inside = self.cx.work_inside();
         let job = Job { runtime: Arc::clone(&self.runtime), ..job };
         let mut stream = producer.produce(job, self.cx.clone());
         while let Some(message) = stream.next().await {

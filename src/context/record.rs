@@ -51,6 +51,10 @@ pub(crate) struct RunState {
     pub(crate) decided: bool,
     /// No run may begin below any more.
     pub(crate) settling: bool,
+    /// The result with which the run ends, whatever else ends it.
+    pub(crate) accepted: Option<Box<Value>>,
+    /// Producers work inside the run's own: a result of theirs is not yet one of the run.
+    pub(crate) works_inside: bool,
     /// How somebody else than its own pipe ended the run.
     pub(crate) ended_outside: Option<Box<SubAgentOutcome>>,
     pub(crate) late: u64,

@@ -171,6 +171,23 @@ impl RunContext {
         Ok(Entered { record, birth })
     }
 
+    /// Says with which result the run ends although its producer still works, or that there is none any more; the last word counts. A
+    /// limit or a cancel that strikes later ends the work, and the run completes with the result all the same; a failure is one. For
+    /// producers that tell somebody that a result was taken. After a cancel nothing is noted, nor of a producer that works inside another
+    /// one's run: what its result means is the other's to say.
+    pub fn accept_result(&self, result: Option<serde_json::Value>) {
+        let mut state = self.0.lock();
+        if !state.works_inside && !self.0.token.is_cancelled() {
+            state.accepted = result.map(Box::new);
+        }
+    }
+
+    /// While it lives, a producer works inside the run's own.
+    pub(crate) fn work_inside(&self) -> WorkInside {
+        self.0.lock().works_inside = true;
+        WorkInside(Arc::clone(&self.0))
+    }
+
     /// Says that an operation of this run may take the grace period to end after a cancel, because dropping it would not end it
     /// or would leave something half done. Without one, a cancelled run is dropped at once.
     #[must_use]
@@ -295,5 +312,15 @@ pub struct GraceHold(Arc<RunRecord>);
 impl Drop for GraceHold {
     fn drop(&mut self) {
         self.0.drop_grace_hold();
+    }
+}
+
+/// See [`RunContext::work_inside`]. Those of one run follow one another.
+#[derive(Debug)]
+pub(crate) struct WorkInside(Arc<RunRecord>);
+
+impl Drop for WorkInside {
+    fn drop(&mut self) {
+        self.0.lock().works_inside = false;
     }
 }

@@ -33,6 +33,13 @@ fn close_locked(
     if state.closed {
         return Err(outcome);
     }
+    // What was decided before a limit or a cancel struck stays decided.
+    let outcome = match (outcome, state.accepted.take()) {
+        (SubAgentOutcome::Stopped { .. } | SubAgentOutcome::Cancelled { .. }, Some(result)) => {
+            SubAgentOutcome::completed(*result)
+        }
+        (outcome, _) => outcome,
+    };
     let now = record.root.clock().now();
     let mut wakers = Wakers::default();
     let (lost, lost_usage) = state.relayed.close(&record.origin.run_id, now);

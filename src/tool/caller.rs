@@ -47,6 +47,15 @@ pub struct NewCall {
     pub via: Option<u32>,
 }
 
+/// Takes the status text out of the arguments of a call, where whoever calls puts it beside them as `_message`: no tool sees it, and the
+/// log says it. None if it is blank or no text.
+pub(crate) fn take_message(args: &mut Map<String, Value>) -> Option<String> {
+    match args.remove("_message") {
+        Some(Value::String(text)) if !text.trim().is_empty() => Some(text),
+        _ => None,
+    }
+}
+
 /// A call that is in the log and has no result yet.
 #[derive(Debug, Clone)]
 pub struct Announced {

@@ -25,6 +25,7 @@ mod typed;
 pub mod workspace;
 
 pub use ask_user::AskUser;
+pub(crate) use caller::take_message;
 pub use caller::{Announced, Caller, Made, NewCall};
 pub use context::ToolContext;
 pub use invoke::{Fatal, Invoked, invoke};

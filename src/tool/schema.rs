@@ -13,6 +13,9 @@ const MAX_VIOLATIONS: usize = 8;
 /// How much of a violation's text is kept, in bytes: some quote the whole value.
 pub(super) const VIOLATION_BYTES: usize = 300;
 
+/// How deep a schema may nest, in levels of JSON: compiling one takes up to 16 KiB of the stack a level.
+const MAX_LEVELS: usize = 64;
+
 /// A compiled JSON schema. Cheap to clone.
 #[derive(Clone)]
 pub struct Schema {
@@ -30,6 +33,11 @@ impl Schema {
         let fail = |reason: String| Error::new(ErrorKind::Schema { of: of.to_owned(), reason });
         if !value.is_object() && !value.is_boolean() {
             return Err(fail("a schema is an object or a boolean".to_owned()));
+        }
+        if !nests_within(&value, MAX_LEVELS) {
+            let text =
+                format!("it nests deeper than {MAX_LEVELS} levels: put its parts side by side under `$defs`");
+            return Err(fail(text));
         }
         let validator = jsonschema::validator_for(&value).map_err(|error| fail(error.to_string()))?;
         Ok(Self { value, validator: Arc::new(validator) })
@@ -72,6 +80,16 @@ impl Schema {
         let error = self.validator.iter_errors(value).next()?;
         let reason = crate::message::cap_text(&error.to_string(), VIOLATION_BYTES);
         Some((error.instance_path().to_string(), reason))
+    }
+}
+
+/// Whether what it holds is at most so many levels deep.
+fn nests_within(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return false };
+    match value {
+        Value::Array(items) => items.iter().all(|item| nests_within(item, below)),
+        Value::Object(members) => members.values().all(|member| nests_within(member, below)),
+        _ => true,
     }
 }
 

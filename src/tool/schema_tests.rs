@@ -72,3 +72,13 @@ fn a_schema_that_refers_to_itself_without_end_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_schema_nests_so_deep_and_no_deeper() {
+    let nested = |levels: usize| {
+        let text = format!("{}true{}", "{\"unevaluatedProperties\":".repeat(levels), "}".repeat(levels));
+        compiled(serde_json::from_str(&text).unwrap()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(nested(MAX_LEVELS - 1), Ok(()));
+    assert!(nested(MAX_LEVELS).unwrap_err().contains("nests deeper than 64 levels"));
+}

@@ -1,5 +1,6 @@
 //! Tools from async functions: the schema comes from the argument's type.
 
+use std::any::Any;
 use std::marker::PhantomData;
 
 use futures::future::BoxFuture;
@@ -98,8 +99,17 @@ pub fn schema_of<A: JsonSchema>() -> Value {
 }
 
 /// Reads arguments into their type; what does not fit is told the way validation tells it.
-pub(super) fn parse_arguments<A: DeserializeOwned>(args: Map<String, Value>) -> Result<A, ToolReply> {
-    serde_json::from_value(Value::Object(args))
+pub(super) fn parse_arguments<A: DeserializeOwned + 'static>(
+    args: Map<String, Value>,
+) -> Result<A, ToolReply> {
+    let mut args = Some(args);
+    // A tool that takes them as they are gets them as they are.
+    if let Some(same) = (&mut args as &mut dyn Any).downcast_mut::<Option<A>>()
+        && let Some(args) = same.take()
+    {
+        return Ok(args);
+    }
+    serde_json::from_value(Value::Object(args.unwrap_or_default()))
         .map_err(|error| invalid_arguments(&[cap_text(&error.to_string(), VIOLATION_BYTES)]))
 }
 

@@ -48,6 +48,9 @@ mod codeact;
 // A seed makes a log the same each time.
 #[cfg(all(feature = "codeact", feature = "workspace"))]
 mod seeded;
+// The same: results, names and mistakes of one action.
+#[cfg(feature = "codeact")]
+mod actions;
 
 // What may come out of a sandbox.
 #[cfg(feature = "codeact")]
@@ -73,6 +76,11 @@ mod graph_runs;
 // Orchestration scripts.
 #[cfg(feature = "codeact")]
 mod scripts;
+
+// The same: what they pass to `agent`, and what of it counts.
+#[cfg(feature = "codeact")]
+mod script_agents;
+
 // Graphs that are gone on with from a log.
 mod graph_resume;
 

@@ -91,6 +91,30 @@ fn the_surface_of_both_tools() {
     assert_eq!(status(json!({})).as_deref(), Some("Planning tasks"));
 }
 
+/// What a planner is told: first what its caller wants said, then what it knows and how it ends its work, once.
+#[tokio::test]
+async fn a_planner_reads_its_callers_words_first_and_then_its_own_once() {
+    for preamble in [None, Some("Be brief.")] {
+        let model = Recorder::new(&json!([{ "turns": [turn(&[agent("a")]), turn(&[finish()])] }]));
+        let planner = Agent::with_producer(Arc::<Recorder>::clone(&model), Arc::new(GraphPlanner::new()));
+        let planner = preamble.into_iter().fold(planner, Agent::system_prompt);
+        let test = TestRoot::new();
+        assert!(planner.run(test.root(), "find out").settle().await.is_ok());
+        test.finish();
+        let system = model.requests()[0].system.clone().unwrap();
+        let own = match preamble {
+            Some(words) => system.strip_prefix(&format!("{words}\n\n")).unwrap(),
+            None => &system,
+        };
+        assert!(own.starts_with("You plan work that others do."), "{system}");
+        for part in ["A node is an agent", "When finish_graph tells you what is wrong", "call finish_graph"] {
+            assert_eq!(own.matches(part).count(), 1, "{part}: {system}");
+        }
+        let offered: Vec<String> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
+        assert_eq!(offered, GRAPH_TOOLS);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn ac86_a_graph_that_was_built_reaches_the_caller() {
     let turns = json!([turn(&[agent("a"), agent("b"), edge("a", "b")]), turn(&[finish()])]);

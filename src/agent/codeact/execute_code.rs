@@ -14,6 +14,8 @@ use crate::agent::EXECUTE_CODE;
 use crate::agent::sandbox::{
     Ask, Bridge, GuestLimits, Hands, HostError, Played, Program, Sandbox, Surface, read_json,
 };
+use crate::context::RunContext;
+use crate::message::cap_text;
 use crate::model::ToolSpec;
 use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
 
@@ -71,6 +73,11 @@ impl ExecuteCode {
             let text = "`code` is missing: give the JavaScript to run, the body of an async function.";
             return reply(&Observation { refusal: Some(text.to_owned()), ..Observation::default() });
         }
+        if code.trim_start().starts_with("```") {
+            let text =
+                "`code` begins with a fence (```): give the JavaScript alone, without anything around it.";
+            return reply(&Observation { refusal: Some(text.to_owned()), ..Observation::default() });
+        }
         // Code runs no code: an action in an action would have its own time and its own calls.
         let tools = cx.tools().without(&[EXECUTE_CODE]);
         let caller = cx.caller().with_tools(tools);
@@ -81,7 +88,15 @@ impl ExecuteCode {
             surface: Surface::Action,
             limits: GuestLimits { wall: self.limits.wall, ..self.limits.guest },
         };
-        let hands = Action { tools: offered, schema: self.schema.as_ref(), finished: Mutex::new(None) };
+        // What an earlier action said is over: the run went on after it.
+        cx.run().accept_result(None);
+        let hands = Action {
+            run: cx.run(),
+            tools: offered,
+            schema: self.schema.as_ref(),
+            finished: Mutex::new(None),
+            refused: Mutex::new(None),
+        };
         let bridge = Bridge {
             caller: &caller,
             via: Some(cx.call_index()),
@@ -94,10 +109,17 @@ impl ExecuteCode {
             return ToolReply::aborting(reason.clone());
         }
         let finished = hands.finished.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.observe(code, &played, finished)
+        let refused = hands.refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.observe(code, &played, finished, refused.as_deref())
     }
 
-    fn observe(&self, code: &str, played: &Played, finished: Option<Value>) -> ToolReply {
+    fn observe(
+        &self,
+        code: &str,
+        played: &Played,
+        finished: Option<Value>,
+        refused: Option<&str>,
+    ) -> ToolReply {
         let ended = &played.ended;
         let repeated = match &ended.result {
             Err(error) if finished.is_none() => {
@@ -110,7 +132,10 @@ impl ExecuteCode {
         };
         let returned =
             ended.result.as_ref().ok().and_then(|text| read_json(text).ok()).filter(|value| !value.is_null());
+        let refused = refused.map(|refused| format!("The task is not finished: {refused}"));
         let note = match (&finished, &self.schema, &returned) {
+            // A program that did not await the answer has not heard it.
+            (None, _, _) if ended.result.is_ok() && refused.is_some() => refused.as_deref(),
             (None, Some(schema), Some(value)) if schema.violations(value).is_empty() => Some(
                 "The returned value would satisfy the schema, but returning it does not end the task: pass it to finish(value).",
             ),
@@ -218,21 +243,34 @@ fn parameters() -> Value {
 
 /// What an action may ask for besides tools.
 struct Action<'a> {
+    run: &'a RunContext,
     tools: Toolset,
     schema: Option<&'a Schema>,
     /// The last value that `finish` took.
     finished: Mutex<Option<Value>>,
+    /// Why it did not take the last one that it refused.
+    refused: Mutex<Option<String>>,
 }
 
 impl Hands for Action<'_> {
     fn answer(&self, ask: Ask) -> BoxFuture<'_, Result<Value, HostError>> {
         let answer = match ask {
             Ask::SearchTools { query, limit } => {
-                let number =
-                    |value: Value| value.as_u64().or_else(|| value.as_f64().map(|number| number as u64));
-                match read_json(&query) {
-                    Ok(Value::String(query)) => {
-                        Ok(search(&self.tools, &query, read_json(&limit).ok().and_then(number)))
+                let limit = match limit.as_str() {
+                    "" | "null" => Ok(None),
+                    limit => read_json(limit).ok().and_then(|limit| limit.as_f64()).map(Some).ok_or(limit),
+                };
+                match (read_json(&query), limit) {
+                    // It saturates, and is brought into its range.
+                    (Ok(Value::String(query)), Ok(limit)) => {
+                        Ok(search(&self.tools, &query, limit.map(|limit| limit as u64)))
+                    }
+                    (Ok(Value::String(_)), Err(limit)) => {
+                        let limit = cap_text(limit, 100);
+                        let text = format!(
+                            "search_tools(query, limit): the limit has to be a number, and is {limit}"
+                        );
+                        Err(HostError::new("invalid_limit", text))
                     }
                     _ => Err(HostError::new(
                         "missing_query",
@@ -240,10 +278,18 @@ impl Hands for Action<'_> {
                     )),
                 }
             }
-            Ask::Finish { value } => check(&value, self.schema).map(|value| {
-                *self.finished.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
-                json!(true)
-            }),
+            Ask::Finish { value } => match check(&value, self.schema) {
+                Ok(value) => {
+                    self.run.accept_result(Some(value.clone()));
+                    *self.finished.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+                    Ok(json!(true))
+                }
+                Err(refusal) => {
+                    *self.refused.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(refusal.message.clone());
+                    Err(refusal)
+                }
+            },
             other => Err(HostError::new("unknown", format!("an action cannot ask for {other:?}"))),
         };
         Box::pin(std::future::ready(answer))

@@ -83,9 +83,11 @@ impl Planning {
             self.say("generation", "running", Some(format!("attempt {attempt} of {MAX_ATTEMPTS}"))).await;
             let job = Job {
                 instructions: draft.brief(problem.as_deref()).into(),
-                system_prompt: Some(
-                    self.job.system_prompt.clone().unwrap_or_else(|| self.system_prompt.into()),
-                ),
+                // The caller's words cannot replace the planner's own.
+                system_prompt: Some(match &self.job.system_prompt {
+                    Some(preamble) => format!("{preamble}\n\n{}", self.system_prompt).into(),
+                    None => self.system_prompt.into(),
+                }),
                 output_schema: None,
                 max_turns: Some(self.job.max_turns.unwrap_or(MAX_CALLS)),
                 max_output_tokens: self.job.max_output_tokens,

@@ -151,6 +151,15 @@ fn a_text_that_is_no_graph_is_told_with_line_and_column() {
     assert!(error.contains("`promt`") && error.contains("line 2"), "{error}");
     assert!(WorkflowGraph::parse("{").unwrap_err().contains("line 1"));
     assert!(WorkflowGraph::parse("{}").unwrap_err().contains("nodes"));
+    for places in [
+        r#"[[{ "id": "a" }], []]"#,
+        r#"{ "nodes": [["a", "agent", null, "work"]] }"#,
+        r#"{ "nodes": [{ "id": "a" }], "edges": [["a", "a"]] }"#,
+        "null",
+    ] {
+        let error = WorkflowGraph::parse(places).unwrap_err();
+        assert!(error.contains("expected an object with named members at line 1"), "{places}: {error}");
+    }
 }
 
 fn any_graph() -> impl Strategy<Value = WorkflowGraph> {

@@ -1,7 +1,12 @@
 //! A workflow graph as it is written: in a file, in a log, in the arguments of a model.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// Nodes that work, and edges along which their results go.
@@ -28,9 +33,10 @@ use serde_json::{Map, Value};
 #[serde(deny_unknown_fields)]
 pub struct WorkflowGraph {
     /// What works.
+    #[serde(deserialize_with = "named_each")]
     pub nodes: Vec<GraphNode>,
     /// What goes from where to where.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named_each")]
     pub edges: Vec<GraphEdge>,
 }
 
@@ -91,7 +97,8 @@ impl WorkflowGraph {
                 Self::TEXT_BYTES
             ));
         }
-        serde_json::from_str(text).map_err(|error| error.to_string())
+        let graph: serde_json::Result<Named<Self>> = serde_json::from_str(text);
+        graph.map(|named| named.0).map_err(|error| error.to_string())
     }
 
     /// The graph as a JSON value.
@@ -114,6 +121,34 @@ impl WorkflowGraph {
             |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
         format!("{}, {}", plural(self.nodes.len(), "node"), plural(self.edges.len(), "edge"))
     }
+}
+
+/// Something whose members are given by their names: a list, which would give them by their places, is refused.
+struct Named<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ByName<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ByName<T> {
+            type Value = Named<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with named members")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Named<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(members)).map(Named)
+            }
+        }
+
+        deserializer.deserialize_map(ByName(PhantomData))
+    }
+}
+
+fn named_each<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let each: Vec<Named<T>> = Deserialize::deserialize(deserializer)?;
+    Ok(each.into_iter().map(|named| named.0).collect())
 }
 
 impl GraphEdge {

@@ -2,7 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rquickjs::{Context, Result, Runtime};
+use rquickjs::loader::{ImportAttributes, Loader, Resolver};
+use rquickjs::module::Declared;
+use rquickjs::{Context, Ctx, Exception, Module, Result, Runtime};
+
+use super::surface::refused_import;
 
 /// One that was made ahead, for the next program of any run: most of what a program costs is to make its runtime, and between two
 /// programs of an agent its model is asked. Held while one is made, which takes a tenth of a millisecond: who wants it then has it
@@ -14,7 +18,9 @@ pub(super) struct Blank(Context);
 
 impl Blank {
     fn new() -> Result<Self> {
-        Context::full(&Runtime::new()?).map(Self)
+        let runtime = Runtime::new()?;
+        runtime.set_loader(NoPackages, NoPackages);
+        Context::full(&runtime).map(Self)
     }
 
     /// The one that was made ahead, or a new one.
@@ -39,6 +45,32 @@ impl Blank {
 
     pub(super) fn into_context(self) -> Context {
         self.0
+    }
+}
+
+/// What a program imports is refused by its name, in words that help.
+struct NoPackages;
+
+impl Resolver for NoPackages {
+    fn resolve<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        _: &str,
+        name: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> Result<String> {
+        Err(Exception::throw_message(ctx, &refused_import(name)))
+    }
+}
+
+impl Loader for NoPackages {
+    fn load<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        name: &str,
+        _: Option<ImportAttributes<'js>>,
+    ) -> Result<Module<'js, Declared>> {
+        Err(Exception::throw_message(ctx, &refused_import(name)))
     }
 }
 

@@ -12,13 +12,13 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 
-use super::encode::read_json;
+use super::encode::{read_json, read_json_as};
 use super::guest::MAX_PENDING;
 use super::patience::Patience;
 use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
 use super::running::{Done, Running};
 use crate::message::{MessageBody, Severity, cap_text};
-use crate::tool::{Announced, Caller, Fatal, MAX_NAME, NewCall, ToolReply};
+use crate::tool::{Announced, Caller, Fatal, MAX_NAME, NewCall, ToolReply, take_message};
 
 /// How long a program that is told to end may take, before it is left to itself: half of the second that a program may take
 /// longer than its time.
@@ -273,10 +273,11 @@ impl Bridge<'_> {
             return Err(HostError::new("max_tool_calls_reached", text));
         }
         play.played.calls += 1;
-        let args = arguments(args);
+        let mut args = arguments(args);
+        let message = args.as_mut().ok().and_then(take_message);
         let name = if name.len() > MAX_NAME { cap_text(&name, MAX_NAME).into() } else { name };
         let announced = Arc::new(args.as_ref().cloned().unwrap_or_default());
-        let call = NewCall { id: None, name, args: announced, message: None, via: self.via };
+        let call = NewCall { id: None, name, args: announced, message, via: self.via };
         let (call, message) = self.caller.announcement(call);
         Ok(Admitted { call, message, args })
     }
@@ -345,7 +346,11 @@ impl Bridge<'_> {
             Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
             None => {}
         }
-        if invoked.reply.finishes_with.is_some() {
+        if let Some(result) = &invoked.reply.finishes_with {
+            // The run of an action ends with it, whatever comes; what a script makes of it is told at its end.
+            if self.via.is_some() {
+                self.caller.run().accept_result(Some(Value::clone(result)));
+            }
             play.played.finishes_with = invoked.reply.finishes_with;
         }
         Some(message)
@@ -478,8 +483,12 @@ fn arguments(text: &str) -> Result<Map<String, Value>, ToolReply> {
     if text.is_empty() {
         return Ok(Map::new());
     }
+    if text.starts_with('{')
+        && let Ok(args) = read_json_as(text)
+    {
+        return Ok(args);
+    }
     let problem = match read_json(text) {
-        Ok(Value::Object(args)) => return Ok(args),
         Ok(Value::Null) => return Ok(Map::new()),
         Ok(_) => "no object".to_owned(),
         Err(error) => format!("not valid JSON ({error})"),

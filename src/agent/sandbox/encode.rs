@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use rquickjs::atom::PredefinedAtom;
 use rquickjs::{Atom, Ctx, Function, Object, Result, Type, Value};
+use serde::de::DeserializeOwned;
 
 /// What JSON has no word for is shown rather than lost: big integers, functions, maps, sets, errors.
 const ENCODE: &str = r"((M, S, E) => (key, x) =>
@@ -13,15 +14,37 @@ const ENCODE: &str = r"((M, S, E) => (key, x) =>
   : x instanceof M ? Object.fromEntries(x)
   : x instanceof S ? [...x]
   : x instanceof E ? { name: x.name, message: x.message, code: x.code, data: x.data }
-  : x)(Map, Set, Error)";
+  : x)";
 
-/// What replaces the values that JSON has no word for. Kept by the runtime, since it belongs to it, and made before the program
-/// runs.
-pub(super) type Encoder<'js> = RefCell<Option<Function<'js>>>;
+/// What replaces the values that JSON has no word for; before it is made, what it is made of: to compile it takes a tenth of what an action
+/// costs, and many need it not. Kept by the runtime, since it belongs to it.
+pub(super) type Encoder<'js> = RefCell<std::result::Result<Function<'js>, Vec<Value<'js>>>>;
 
-/// The encoder of a runtime in which nothing has run.
+/// The encoder of a runtime in which nothing has run: a program may change what the names mean that it is made of.
 pub(super) fn encoder<'js>(ctx: &Ctx<'js>) -> Result<Encoder<'js>> {
-    Ok(RefCell::new(Some(ctx.eval(ENCODE)?)))
+    let globals = ctx.globals();
+    let parts: Result<Vec<Value<'js>>> =
+        ["Map", "Set", "Error"].into_iter().map(|name| globals.get(name)).collect();
+    parts.map(|parts| RefCell::new(Err(parts)))
+}
+
+/// Makes the encoder ready, if it is not: to be called where the program is not running, since a call of ours in the midst of it would
+/// measure the stack anew from where it is.
+pub(super) fn make_encoder<'js>(ctx: &Ctx<'js>) -> Result<()> {
+    let encoder = ctx.userdata::<Encoder<'js>>().ok_or(rquickjs::Error::Unknown)?;
+    let mut encoder = encoder.borrow_mut();
+    if let Err(parts) = &*encoder
+        && let [map, set, error] = &parts[..]
+    {
+        let make: Function<'js> = ctx.eval(ENCODE)?;
+        *encoder = Ok(make.call((map, set, error))?);
+    }
+    Ok(())
+}
+
+/// The encoder, if it is ready.
+fn made_encoder<'js>(ctx: &Ctx<'js>) -> Option<Function<'js>> {
+    ctx.userdata::<Encoder<'js>>()?.borrow().as_ref().ok().cloned()
 }
 
 /// What objects have as their prototype that are written as `{…}`. Kept by the runtime, since it belongs to it.
@@ -32,19 +55,27 @@ pub(super) fn plain_prototype<'js>(ctx: &Ctx<'js>) -> Result<PlainPrototype<'js>
     Ok(RefCell::new(Object::new(ctx.clone())?.get_prototype()))
 }
 
-/// A value as JSON text. What is undefined is null.
-pub(super) fn encode<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> {
+/// The value that a program comes to, as JSON text. What is undefined is null.
+pub(super) fn result_text<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> {
+    if value.is_object() || value.is_symbol() || value.is_big_int() {
+        make_encoder(ctx)?;
+    }
+    encode(ctx, value)
+}
+
+/// A value as JSON text. What is undefined is null. Where the encoder is not ready, what JSON has no word for is what the language makes of
+/// it.
+fn encode<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Result<String> {
     if value.is_undefined() || value.is_null() {
         return Ok("null".to_owned());
     }
     // A function of the program is called by the engine here, not by us: each call of ours would measure the stack anew from where
     // it is, and code that logs in a recursion would have no bound.
     let is_plain = value.is_string() || value.is_number() || value.is_bool();
-    let text: Option<rquickjs::String<'js>> = if is_plain {
-        ctx.json_stringify(value.clone())?
-    } else {
-        let encoder = ctx.userdata::<Encoder<'js>>().and_then(|encoder| encoder.borrow().clone());
-        ctx.json_stringify_replacer(value.clone(), encoder.ok_or(rquickjs::Error::Unknown)?)?
+    let encoder = if is_plain { None } else { made_encoder(ctx) };
+    let text: Option<rquickjs::String<'js>> = match encoder {
+        None => ctx.json_stringify(value.clone())?,
+        Some(encoder) => ctx.json_stringify_replacer(value.clone(), encoder)?,
     };
     text.map_or_else(|| Ok("null".to_owned()), |text| text_of(ctx, &text))
 }
@@ -100,10 +131,38 @@ fn plain<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> Option<Object<'js>> {
     }
 }
 
+/// How much is passed most often, in bytes: so much is kept ready at once.
+const SHORT: usize = 56;
+
+/// Whether it is an object as `{…}` and `Object.create(null)` make it.
+pub(super) fn is_plain<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> bool {
+    let bare = || value.as_object().is_some_and(|object| object.get_prototype().is_none());
+    value.type_of() == Type::Object && (plain(ctx, value).is_some() || bare())
+}
+
+/// What a value is called where it is out of place.
+pub(super) fn called(value: &Value<'_>) -> &'static str {
+    match value.type_of() {
+        Type::Undefined | Type::Uninitialized => "undefined",
+        Type::Null => "null",
+        Type::Bool => "true or false",
+        Type::Int | Type::Float => "a number",
+        Type::BigInt => "a big integer",
+        Type::String => "a text",
+        Type::Symbol => "a symbol",
+        Type::Array => "a list",
+        Type::Function | Type::Constructor => "a function",
+        Type::Promise => "a promise: await it",
+        Type::Exception => "an error",
+        _ => "an object",
+    }
+}
+
 /// What `JSON.stringify` makes of a plain object, and more than twice as fast where its members are no objects: the engine's own begins
 /// with four objects and a memory of its own.
 fn members<'js>(ctx: &Ctx<'js>, object: &Object<'js>) -> Result<String> {
-    let mut out = String::from("{");
+    let mut out = String::with_capacity(SHORT);
+    out.push('{');
     for key in object.keys::<Atom<'js>>() {
         let key = key?;
         let value: Value<'js> = object.get(key.clone())?;
@@ -177,6 +236,17 @@ pub(super) fn shown<'js>(ctx: &Ctx<'js>, value: &Value<'js>) -> String {
     if value.is_undefined() {
         return "undefined".to_owned();
     }
+    // JSON would call them null.
+    if let Some(number) = value.as_float().filter(|number| !number.is_finite()) {
+        let name = if number.is_nan() {
+            "NaN"
+        } else if number > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        };
+        return name.to_owned();
+    }
     if let Some(error) = value.as_exception() {
         let name: Option<String> = error.as_object().get("name").ok();
         return titled(name.as_deref(), &error.message().unwrap_or_default());
@@ -209,6 +279,11 @@ fn text_of<'js>(ctx: &Ctx<'js>, text: &rquickjs::String<'js>) -> Result<String> 
 
 /// Reads JSON text of a program. Halves of characters, which JavaScript escapes and Rust has no word for, become U+FFFD.
 pub(crate) fn read_json(text: &str) -> std::result::Result<serde_json::Value, serde_json::Error> {
+    read_json_as(text)
+}
+
+/// As [`read_json`], for a value of which the kind is known.
+pub(super) fn read_json_as<T: DeserializeOwned>(text: &str) -> std::result::Result<T, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
         if !text.contains("\\u") {
             return Err(error);

@@ -10,11 +10,11 @@ use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
 use super::blank::Blank;
 use super::diagnose::{FILE, declaration, rebase};
-use super::encode::{encode, shown, titled};
+use super::encode::{result_text, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
 use super::program::Program;
-use super::surface::{imported, wrap};
+use super::surface::{imported, refused_import, wrap};
 
 /// Tells an engine that it is to stop, from any thread.
 #[derive(Debug)]
@@ -205,7 +205,8 @@ impl Engine {
                 Some(Err(GuestError::new(GuestErrorKind::Stuck, text)))
             }
             PromiseState::Resolved | PromiseState::Rejected => {
-                let result = main.result::<Value<'js>>()?.and_then(|value| encode(ctx, &value)).catch(ctx);
+                let result =
+                    main.result::<Value<'js>>()?.and_then(|value| result_text(ctx, &value)).catch(ctx);
                 Some(result.map_err(|error| self.threw(ctx, &error)).and_then(|text| self.fitting(text)))
             }
         }
@@ -291,10 +292,15 @@ impl Engine {
                     self.program.limits.stack_bytes >> 10
                 )
             }
+            (_, "circular reference") => {
+                "a value holds itself, and so can neither be returned nor passed: circular reference"
+                    .to_owned()
+            }
+            (_, "BigInt are forbidden in JSON.stringify") => {
+                "a big integer cannot be passed: make a number or a text of it".to_owned()
+            }
             _ => match imported(&self.program.code) {
-                Some(package) if kind == GuestErrorKind::Syntax || message.contains(package) => format!(
-                    "importing {package:?} is not possible: the allowlist of packages is empty; what a program has are its tools"
-                ),
+                Some(package) if kind == GuestErrorKind::Syntax => refused_import(package),
                 _ => titled(name.as_deref(), &message),
             },
         };

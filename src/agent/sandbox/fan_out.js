@@ -1,6 +1,12 @@
 ((globals, warn) => {
   const all = Promise.all.bind(Promise);
-  const text = (error) => (error instanceof Error ? error.message : String(error));
+  const text = (error) => {
+    try {
+      return error instanceof Error ? error.message : String(error);
+    } catch {
+      return "with what cannot be shown";
+    }
+  };
   globals.parallel = async (thunks) => {
     if (!Array.isArray(thunks)) throw new TypeError("parallel(thunks): give a list of functions");
     return all(thunks.map(async (thunk, place) => {
@@ -14,6 +20,8 @@
   };
   globals.pipeline = async (items, ...stages) => {
     if (!Array.isArray(items)) throw new TypeError("pipeline(items, ...stages): give a list of items first");
+    const odd = stages.findIndex((stage) => typeof stage !== "function");
+    if (odd >= 0) throw new TypeError(`pipeline(items, ...stages): stage number ${odd} is no function`);
     return all(items.map(async (item, place) => {
       let value = item;
       try {

@@ -8,8 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rquickjs::function::{Opt, Rest};
 use rquickjs::{Ctx, Exception, Function, Object, Promise, Result, Value};
 
-use super::encode::{Encoder, PlainPrototype, decoded, encoder, line, passed, plain_prototype, shown};
-use super::port::{Ask, GuestEvent, HostReply};
+use super::agent_call::{AgentCall, options_text};
+use super::encode::{
+    Encoder, PlainPrototype, called, decoded, encoder, line, make_encoder, passed, plain_prototype, shown,
+};
+use super::port::{Ask, GuestEvent, HostError, HostReply};
 use super::program::{GuestLimits, Program, Surface};
 use super::surface::mentions;
 use crate::message::Severity;
@@ -246,12 +249,19 @@ fn blank_error<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     Exception::from_message(ctx.clone(), "").map(Exception::into_object)
 }
 
-/// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`encode`] has it.
-///
-/// [`encode`]: super::encode::encode
+/// A promise that is rejected as soon as its program waits: a call here would measure the stack anew, as [`make_encoder`] has it.
 fn rejected<'js>(ctx: &Ctx<'js>, message: &str, code: &str) -> Result<Promise<'js>> {
     let error = Exception::from_message(ctx.clone(), message)?;
     error.as_object().set("code", code)?;
+    let (promise, _, reject) = ctx.promise()?;
+    reject.defer((error,))?;
+    Ok(promise)
+}
+
+/// As [`rejected`], of a call that no program should make: with the language's own kind of error for that.
+fn mistaken<'js>(ctx: &Ctx<'js>, message: &str) -> Result<Promise<'js>> {
+    let _ = Exception::throw_type(ctx, message);
+    let error = ctx.catch();
     let (promise, _, reject) = ctx.promise()?;
     reject.defer((error,))?;
     Ok(promise)
@@ -269,6 +279,9 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
     }
     let globals = ctx.globals();
     let limits = program.limits;
+    if mentions(&program.code, "log") || mentions(&program.code, "console") {
+        make_encoder(ctx)?;
+    }
     if mentions(&program.code, "tools") {
         globals.set("tools", tools(ctx, guest, &program.tools)?)?;
     }
@@ -292,15 +305,22 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
     globals.set("console", console)?;
     globals.set("log", log(Severity::Info)?)?;
     let sleeper = Arc::clone(guest);
-    let sleep = move |ctx: Ctx<'js>, ms: Opt<f64>| {
-        // What is no time is none, as `setTimeout` has it.
+    let sleep = move |ctx: Ctx<'js>, ms: Opt<Value<'js>>| {
+        let time = ms.0.as_ref().and_then(Value::as_number).filter(|ms| ms.is_finite() && *ms >= 0.0);
+        let Some(ms) = time else {
+            let given = ms.0.as_ref().map_or("nothing".to_owned(), |ms| match ms.as_number() {
+                Some(_) => shown(&ctx, ms),
+                None => called(ms).to_owned(),
+            });
+            let text = format!("sleep(ms): give a number of milliseconds from 0 up, and not {given}");
+            return mistaken(&ctx, &text).map(Promise::into_value);
+        };
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "the cast saturates, which is meant"
+            reason = "it saturates, as is meant"
         )]
-        let ms = ms.0.unwrap_or(0.0).max(0.0) as u64;
-        sleeper.ask(&ctx, Ask::Sleep { ms }).map(Promise::into_value)
+        sleeper.ask(&ctx, Ask::Sleep { ms: ms as u64 }).map(Promise::into_value)
     };
     globals.set("sleep", Function::new(ctx.clone(), sleep)?)?;
     if mentions(&program.code, "parallel") || mentions(&program.code, "pipeline") {
@@ -308,7 +328,9 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
     }
     match &program.surface {
         Surface::Action => furnish_action(ctx, guest)?,
-        Surface::Script { inputs, max_agent_calls } => furnish_script(ctx, guest, inputs, *max_agent_calls)?,
+        Surface::Script { inputs, max_agent_calls, agent_tools } => {
+            furnish_script(ctx, guest, inputs, *max_agent_calls, agent_tools)?;
+        }
     }
     for name in ["eval", "Function"] {
         globals.remove(name)?;
@@ -319,17 +341,18 @@ pub(super) fn furnish<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, program: &Program
 fn tools<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, names: &[String]) -> Result<Object<'js>> {
     let tool = |ctx: &Ctx<'js>, name: Arc<str>| {
         let guest = Arc::clone(guest);
-        Function::new(ctx.clone(), move |ctx: Ctx<'js>, args: Opt<Value<'js>>| {
+        let called = Arc::clone(&name);
+        let call = move |ctx: Ctx<'js>, args: Opt<Value<'js>>| {
             let args = passed(&ctx, args.0)?;
-            guest.ask(&ctx, Ask::Tool { name: Arc::clone(&name), args }).map(Promise::into_value)
-        })
+            guest.ask(&ctx, Ask::Tool { name: Arc::clone(&called), args }).map(Promise::into_value)
+        };
+        Function::new(ctx.clone(), call)?.with_name(&*name)
     };
     // A name that is none of them is asked for all the same: the host says which there are.
     let other = Arc::clone(guest);
-    let missing = Function::new(ctx.clone(), move |ctx: Ctx<'js>, name: std::string::String| {
-        other
-            .ask(&ctx, Ask::Tool { name: name.into(), args: std::string::String::new() })
-            .map(Promise::into_value)
+    let missing = Function::new(ctx.clone(), move |ctx: Ctx<'js>, name: Value<'js>| {
+        let name = shown(&ctx, &name).into();
+        other.ask(&ctx, Ask::Tool { name, args: std::string::String::new() }).map(Promise::into_value)
     })?;
     let beyond: Object<'js> = ctx.eval::<Function<'js>, _>(BEYOND)?.call((missing,))?;
     let tools = Object::new(ctx.clone())?;
@@ -340,9 +363,11 @@ fn tools<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>, names: &[String]) -> Result<Ob
     Ok(tools)
 }
 
-/// The prototype of `tools`. What the language itself asks an object for is no tool.
-const BEYOND: &str = "(missing => new Proxy(Object.create(null), { get: (_, name) =>
-  typeof name === 'symbol' || name === 'then' || name === 'toJSON' ? undefined : () => missing(name) }))";
+/// The prototype of `tools`: what every object has, and a call for every other name. What the language itself asks an object for is no
+/// tool.
+const BEYOND: &str = "((get, plain) => missing => new Proxy(plain, { get: (_, name, tools) =>
+  typeof name === 'symbol' || name in plain || name === 'then' || name === 'toJSON'
+    ? get(plain, name, tools) : () => missing(name) }))(Reflect.get, {})";
 
 fn furnish_action<'js>(ctx: &Ctx<'js>, guest: &Arc<Guest>) -> Result<()> {
     let globals = ctx.globals();
@@ -365,6 +390,7 @@ fn furnish_script<'js>(
     guest: &Arc<Guest>,
     inputs: &serde_json::Value,
     max_calls: u32,
+    tools: &[String],
 ) -> Result<()> {
     let globals = ctx.globals();
     globals.set("inputs", ctx.json_parse(inputs.to_string())?)?;
@@ -377,7 +403,7 @@ fn furnish_script<'js>(
     let usage = move |ctx: Ctx<'js>| usage.ask(&ctx, Ask::Usage).map(Promise::into_value);
     budget.set("usage", Function::new(ctx.clone(), usage)?)?;
     globals.set("budget", budget)?;
-    let caller = Arc::clone(guest);
+    let (caller, tools) = (Arc::clone(guest), tools.to_vec());
     let agent = move |ctx: Ctx<'js>, prompt: Opt<Value<'js>>, options: Opt<Value<'js>>| {
         let prompt =
             prompt.0.as_ref().and_then(Value::as_string).map(|prompt| shown(&ctx, prompt.as_value()));
@@ -385,18 +411,27 @@ fn furnish_script<'js>(
             let text = "agent(prompt, options): the prompt must be a text that says what to do";
             return rejected(&ctx, text, "missing_prompt").map(Promise::into_value);
         };
-        let options = passed(&ctx, options.0)?;
-        {
-            // Counted here, where it is admitted, so that `budget` and the host agree at any moment.
-            let mut state = caller.lock();
-            if state.agent_calls >= max_calls {
-                drop(state);
-                let text = format!("the script has made all of its {max_calls} agent calls");
-                return rejected(&ctx, &text, "max_agent_calls_reached").map(Promise::into_value);
+        // Looked at here as the host does, so that both count a call or neither does.
+        let options = options_text(&ctx, options.0)?;
+        let options = options.and_then(|text| AgentCall::read(&text, &tools).map(|_| text));
+        let options = match options {
+            Ok(options) => options,
+            Err(HostError { message, code, .. }) => {
+                let code = code.unwrap_or_default();
+                return rejected(&ctx, &message, &code).map(Promise::into_value);
             }
-            state.agent_calls += 1;
+        };
+        if caller.lock().agent_calls >= max_calls {
+            let text = format!("the script has made all of its {max_calls} agent calls");
+            return rejected(&ctx, &text, "max_agent_calls_reached").map(Promise::into_value);
         }
-        caller.ask(&ctx, Ask::Agent { prompt, options }).map(Promise::into_value)
+        let before = caller.asked();
+        let promise = caller.ask(&ctx, Ask::Agent { prompt, options });
+        // Not if it was refused.
+        if caller.asked() != before {
+            caller.lock().agent_calls += 1;
+        }
+        promise.map(Promise::into_value)
     };
     globals.set("agent", Function::new(ctx.clone(), agent)?)
 }

@@ -321,7 +321,8 @@ async fn closing_waits_until_nothing_is_left() {
 #[tokio::test]
 async fn scripts_have_names_of_their_own() {
     let script = |code: &str| {
-        let surface = Surface::Script { inputs: json!({"topic": "x"}), max_agent_calls: 2 };
+        let surface =
+            Surface::Script { inputs: json!({"topic": "x"}), max_agent_calls: 2, agent_tools: Vec::new() };
         Bench::of(Program { code: code.into(), tools: Vec::new(), surface, limits: Default::default() })
     };
     assert_eq!(

@@ -5,6 +5,7 @@
 //!
 //! The engine is one JavaScript runtime that is stepped: it runs until it waits, and holds no thread while it does.
 
+mod agent_call;
 mod blank;
 mod bridge;
 mod child;
@@ -22,6 +23,7 @@ mod running;
 mod spin;
 mod surface;
 
+pub(crate) use agent_call::AgentCall;
 pub(crate) use bridge::{Bridge, Hands, Played};
 pub use child::serve_stdio;
 pub use child_process::ChildProcess;

@@ -191,7 +191,8 @@ async fn odd_programs_end_like_others() {
 
 #[tokio::test]
 async fn refused_calls_do_not_deepen_the_stack() {
-    let surface = Surface::Script { inputs: serde_json::Value::Null, max_agent_calls: 0 };
+    let surface =
+        Surface::Script { inputs: serde_json::Value::Null, max_agent_calls: 0, agent_tools: Vec::new() };
     let code = "const deep = () => { agent(''); agent('x'); log({}); deep() }; deep()".to_owned();
     let ended =
         play(Program { code, tools: Vec::new(), surface, limits: GuestLimits::default() }).await.unwrap();

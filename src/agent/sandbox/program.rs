@@ -31,6 +31,8 @@ pub enum Surface {
         inputs: Value,
         /// How many runs `agent` may start.
         max_agent_calls: u32,
+        /// The tools that `agent` may give them.
+        agent_tools: Vec<String>,
     },
 }
 

@@ -7,6 +7,9 @@ const COMMON: [&str; 6] = ["tools", "console", "log", "sleep", "parallel", "pipe
 const ACTION: [&str; 2] = ["search_tools", "finish"];
 const SCRIPT: [&str; 3] = ["agent", "inputs", "budget"];
 
+/// How much of a package's name is quoted, in bytes.
+const MAX_PACKAGE: usize = 200;
+
 /// Lines that the wrapper puts before the program's own.
 pub(super) const WRAPPER_LINES: u32 = 1;
 
@@ -41,30 +44,57 @@ pub(super) fn places<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = u
     })
 }
 
-/// The package that a program names in its first import, if it has one. Only what stands where a statement may, or is a call, is an
-/// import: the word stands in comments and texts too, and in longer words.
+/// Why a package cannot be imported.
+pub(super) fn refused_import(package: &str) -> String {
+    let package = crate::message::cap_text(package, MAX_PACKAGE);
+    format!(
+        "importing {package:?} is not possible: the allowlist of packages is empty; what a program has are its tools"
+    )
+}
+
+/// The package that a program names in its first import statement, which is not what the body of a function may have. Only what stands
+/// where a statement may is one: the word stands in comments and texts too, and in longer words.
 pub(super) fn imported(code: &str) -> Option<&str> {
     code.match_indices("import").find_map(|(at, word)| {
         let (before, after) = (code.get(..at)?, code.get(at + word.len()..)?);
-        let is_whole = !before.ends_with(|letter: char| letter.is_alphanumeric() || "_$.".contains(letter));
-        if let Some(called) = after.trim_start().strip_prefix('(') {
-            return is_whole.then(|| quoted(called.trim_start()))?;
-        }
         let begins = before.trim_end_matches([' ', '\t']);
-        let is_statement = begins.is_empty() || begins.ends_with(['\n', '\r', ';', '{', '}']);
+        let is_statement =
+            begins.is_empty() || begins.ends_with(['\n', '\r', ';', '{', '}']) || begins.ends_with("*/");
         if !is_statement {
             return None;
         }
         let names = after.trim_start();
-        if after.starts_with(char::is_whitespace) && !names.starts_with(['"', '\'']) {
-            // What is imported may stand on several lines: names, braces, a star, commas.
-            let is_name = |letter: char| letter.is_alphanumeric() || "_$ ,{}*\t\r\n".contains(letter);
-            let listed = names.find(|letter| !is_name(letter)).and_then(|end| names.split_at_checked(end));
-            let (listed, package) = listed?;
-            return listed.trim_end().ends_with("from").then(|| quoted(package))?;
+        if names.starts_with(['"', '\'', '`']) {
+            return quoted(names);
         }
-        quoted(names)
+        after
+            .starts_with(|letter: char| letter.is_whitespace() || "{*/".contains(letter))
+            .then(|| from(names))?
     })
+}
+
+/// The package behind `from`. What is imported may stand on several lines: names, braces, a star, commas, and comments between them.
+fn from(names: &str) -> Option<&str> {
+    let is_name = |letter: char| letter.is_alphanumeric() || "_$ ,{}*\t\r\n".contains(letter);
+    places(names, "from").find_map(|at| {
+        let package = names.get(at + "from".len()..)?;
+        without_comments(names.get(..at)?).chars().all(is_name).then(|| quoted(package.trim_start()))?
+    })
+}
+
+fn without_comments(text: &str) -> String {
+    let mut rest = text;
+    let mut out = String::new();
+    while let Some((before, after)) = rest.split_once('/') {
+        out.push_str(before);
+        let end = if after.starts_with('*') { "*/" } else { "\n" };
+        rest = match after.split_once(end) {
+            Some((_, rest)) if after.starts_with(['/', '*']) => rest,
+            // A stroke of its own, which no name has.
+            _ => return text.to_owned(),
+        };
+    }
+    out + rest
 }
 
 /// The text of a literal at the beginning.
@@ -92,7 +122,8 @@ mod tests {
         assert_eq!(Surface::Action.mentioned("return finish(log)"), ["log", "finish"]);
         assert_eq!(Surface::Action.mentioned("return agent(inputs)"), [""; 0]);
         assert_eq!(imported("const a = 1\nimport x from 'lodash'; x()"), Some("lodash"));
-        assert_eq!(imported("await import(\"fs\")"), Some("fs"));
+        assert_eq!(imported("import{a}from'tight'"), Some("tight"));
+        assert_eq!(imported("/* all */ import {\n  a, // don't\n  b, /* from 'c' */\n} from 'd'"), Some("d"));
         assert_eq!(imported("import {\n  a,\n  b as c,\n} from \"deep/er\";"), Some("deep/er"));
         assert_eq!(imported("import 'side'; import * as x from 'later'"), Some("side"));
         assert_eq!(imported("f(); import x from `y`"), Some("y"));
@@ -104,6 +135,8 @@ mod tests {
             "/* how to import 'x' */ let b = ;",
             "important 'x'",
             "import(name)",
+            "await import('called')",
+            "import a / b from 'c'",
             "import x, 'y'",
         ] {
             assert_eq!(imported(none), None, "{none}");

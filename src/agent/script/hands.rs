@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::BoxFuture;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::producer::ScriptLimits;
-use crate::agent::sandbox::{Ask, Hands, HostError, read_json};
+use crate::agent::sandbox::{AgentCall, Ask, Hands, HostError};
 use crate::context::{EnterError, RunContext, RunSpec};
 use crate::forward::forward_subagent_stream;
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
+use crate::tool::Job;
 use crate::tool::shared::{Author, Namespace, SharedResults};
-use crate::tool::{Job, Schema, Toolset};
 
 /// The hands of one script.
 pub(super) struct ScriptHands {
@@ -23,48 +22,44 @@ pub(super) struct ScriptHands {
     /// What each agent does, but for its prompt, its schema and its choice of tools.
     job: Job,
     limits: ScriptLimits,
+    /// The tools among which an agent's may be chosen.
+    tools: Vec<String>,
     /// Fair: agents begin in the order in which they were asked for.
     places: Semaphore,
     calls: AtomicU32,
 }
 
-/// The second argument of `agent`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {
-    schema: Option<Value>,
-    tools: Option<Vec<String>>,
-    label: Option<String>,
-}
-
 impl ScriptHands {
     pub(super) fn new(cx: RunContext, job: Job, limits: ScriptLimits) -> Self {
+        let tools = job.tools.names().map(str::to_owned).collect();
         // 0 would be a script that waits for ever.
         let places = Semaphore::new(limits.max_concurrent_agents.max(1) as usize);
-        Self { cx, job, limits, places, calls: AtomicU32::new(0) }
+        Self { cx, job, limits, tools, places, calls: AtomicU32::new(0) }
     }
 
-    /// How many agents were asked for.
+    /// How many agents were asked for. A call that was refused for what it passed is none.
     pub(super) fn agent_calls(&self) -> u32 {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Counts one more, and tells its number; none if there may be no more.
+    fn count(&self) -> Option<u32> {
+        let more = |calls: u32| (calls < self.limits.max_agent_calls).then_some(calls + 1);
+        self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|before| before + 1)
+    }
+
     async fn agent(&self, prompt: String, options: String) -> Result<Value, HostError> {
-        // The program counts too, and is not to be trusted.
-        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.limits.max_agent_calls {
+        // The program looks at what it passes too, and counts too, and is not to be trusted.
+        let AgentCall { schema, tools, label } = AgentCall::read(&options, &self.tools)?;
+        let Some(number) = self.count() else {
             let text = format!("the script has made all of its {} agent calls", self.limits.max_agent_calls);
             return Err(HostError::new("max_agent_calls_reached", text));
-        }
-        let number = self.agent_calls();
-        let options = read_options(&options)?;
-        let label = options.label.as_deref().map(str::trim).filter(|label| !label.is_empty());
-        let label = label.map_or_else(|| format!("agent {number}"), str::to_owned);
-        let tools = self.chosen(options.tools.as_deref())?;
-        let schema = options.schema.map(Arc::new);
-        if let Some(schema) = &schema {
-            Schema::compile(Arc::clone(schema), &label)
-                .map_err(|error| HostError::new("invalid_schema", error.to_string()))?;
-        }
+        };
+        let label = label.unwrap_or_else(|| format!("agent {number}"));
+        let tools = match tools {
+            None => self.job.tools.clone(),
+            Some(names) => self.job.tools.only(&names.iter().map(String::as_str).collect::<Vec<_>>()),
+        };
         // Waiting for a place ends with the run.
         let place = self.cx.or_cancel(self.places.acquire()).await;
         let _place = place.map_err(|_| HostError::new("cancelled", "the script was cancelled"))?;
@@ -118,18 +113,6 @@ impl ScriptHands {
         let _ = shared.put(Namespace::Step, label, label, result, &author);
     }
 
-    /// The tools with these names; all if none were named.
-    fn chosen(&self, names: Option<&[String]>) -> Result<Toolset, HostError> {
-        let Some(names) = names else { return Ok(self.job.tools.clone()) };
-        if let Some(unknown) = names.iter().find(|name| self.job.tools.get(name).is_none()) {
-            let known: Vec<&str> = self.job.tools.names().collect();
-            let text = format!("there is no tool {unknown:?}; the tools are: {}", known.join(", "));
-            return Err(HostError::new("unknown_tool", text));
-        }
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        Ok(self.job.tools.only(&names))
-    }
-
     fn usage(&self) -> Value {
         let tree = self.cx.root().snapshot();
         let usage = tree.node(self.cx.run_id()).map(|node| tree.subtree_usage(node));
@@ -147,19 +130,5 @@ impl Hands for ScriptHands {
                 Box::pin(std::future::ready(Err(HostError::new("unknown", text))))
             }
         }
-    }
-}
-
-fn read_options(text: &str) -> Result<Options, HostError> {
-    if text.is_empty() {
-        return Ok(Options::default());
-    }
-    let fail = |reason: String| {
-        HostError::new("invalid_options", format!("agent(prompt, {{schema?, tools?, label?}}): {reason}"))
-    };
-    match read_json(text).map_err(|error| fail(error.to_string()))? {
-        Value::Null => Ok(Options::default()),
-        value @ Value::Object(_) => serde_json::from_value(value).map_err(|error| fail(error.to_string())),
-        _ => Err(fail("the options are no object".to_owned())),
     }
 }

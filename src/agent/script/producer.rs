@@ -14,7 +14,7 @@ use crate::message::{MessageBody, Severity};
 use crate::outcome::{FailureKind, LimitKind, SubAgentOutcome};
 use crate::stream::SubAgentStream;
 use crate::tool::shared::{Author, Namespace, SharedResults};
-use crate::tool::{Caller, Job, Producer, Schema};
+use crate::tool::{Caller, Job, Producer, Schema, Toolset};
 
 /// Who says what a script says.
 const LABEL: &str = "script_runner";
@@ -122,13 +122,14 @@ impl ScriptRun {
         }
     }
 
-    fn program(&self, tools: Vec<String>) -> Program {
+    fn program(&self, tools: Vec<String>, agent_tools: Vec<String>) -> Program {
         Program {
             code: self.code.to_string(),
             tools,
             surface: Surface::Script {
                 inputs: self.inputs.clone(),
                 max_agent_calls: self.limits.max_agent_calls,
+                agent_tools,
             },
             limits: GuestLimits { wall: self.limits.wall, ..self.limits.guest },
         }
@@ -158,8 +159,9 @@ impl Producer for ScriptRun {
             let caller =
                 Caller::new(cx.clone(), emit.clone(), job.tools.inheritable(), Arc::clone(&job.runtime));
             script.share_inputs(&cx);
-            let program = script.program(caller.offered().names().map(str::to_owned).collect());
             job.tools = job.tools.inheritable();
+            let names = |tools: &Toolset| tools.names().map(str::to_owned).collect();
+            let program = script.program(names(&caller.offered()), names(&job.tools));
             let begins = format!("the script begins: {} lines", script.code.lines().count());
             emit.send(MessageBody::log(LABEL, Severity::Info, begins)).await;
             let bridge = Bridge {

@@ -19,7 +19,7 @@ pub fn check_script(code: &str, path: &Path) -> Result<()> {
         let reason = "it is empty: write JavaScript, the body of an async function";
         return fail("line 1".to_owned(), reason.to_owned());
     }
-    let surface = Surface::Script { inputs: Value::Null, max_agent_calls: 0 };
+    let surface = Surface::Script { inputs: Value::Null, max_agent_calls: 0, agent_tools: Vec::new() };
     let program =
         Program { code: code.to_owned(), tools: Vec::new(), surface, limits: GuestLimits::default() };
     compile(program).or_else(|GuestError { message, stack, .. }| {

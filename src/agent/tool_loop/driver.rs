@@ -335,6 +335,11 @@ impl Driver {
     /// Says the result of a call, or how the run ends with it.
     async fn answer(caller: &Caller, made: Made) -> Result<ToolReply, SubAgentOutcome> {
         let name = Arc::clone(made.name());
+        let reply = &made.invoked.reply;
+        if let Some(result) = reply.finishes_with.as_ref().filter(|_| !reply.is_error) {
+            // Other calls of the turn may go on for long.
+            caller.run().accept_result(Some(serde_json::Value::clone(result)));
+        }
         let invoked = caller.answer(made).await;
         match invoked.fatal {
             Some(fatal) => Err(fatal.outcome(&name)),

@@ -12,7 +12,7 @@ use crate::id::ToolCallId;
 use crate::message::cap_text;
 use crate::model::{ChatMessage, ModelError, ToolRequest};
 use crate::outcome::{FailureKind, LimitKind, StopClass, StopReason, SubAgentOutcome};
-use crate::tool::{MAX_NAME, Schema, ToolReply, is_tool_name};
+use crate::tool::{MAX_NAME, Schema, ToolReply, is_tool_name, take_message};
 
 /// The longest label of a call that is kept, in bytes: several times those of the providers.
 const MAX_ID: usize = 256;
@@ -293,12 +293,7 @@ impl Machine {
             number += 1;
         }
         let mut args = if is_cut { Err(cut_arguments(call)) } else { parse_raw(&call.arguments) };
-        let mut message = None;
-        if let Ok(args) = &mut args
-            && let Some(Value::String(text)) = args.remove("_message")
-        {
-            message = (!text.trim().is_empty()).then_some(text);
-        }
+        let message = args.as_mut().ok().and_then(take_message);
         let announced = Arc::new(args.as_ref().cloned().unwrap_or_default());
         let name = match call.name.as_str() {
             "" => "(no name)".into(),

@@ -14,21 +14,21 @@ use crate::model::ChatMessage;
 ///
 /// One sentence that names the ids.
 pub(super) fn check(messages: &[ChatMessage]) -> Result<(), String> {
-    let calls = first_calls(messages);
-    let mut answered = HashMap::new();
+    // Once for each turn over all that was said: one map, and what only an error names is looked for when there is one.
+    let mut calls: HashMap<&ToolCallId, Call> = HashMap::with_capacity(messages.len() / 2);
     let mut open: Vec<&ToolCallId> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
             ChatMessage::ToolResult { id, .. } => {
-                let Some(called_at) = calls.get(id) else {
-                    return Err(format!("the result of {id} (messages[{at}]) answers no call"));
+                let Some(call) = calls.get_mut(id) else {
+                    return Err(match called_at(messages, id) {
+                        Some(called_at) => format!(
+                            "the result of {id} (messages[{at}]) stands before its call (messages[{called_at}])"
+                        ),
+                        None => format!("the result of {id} (messages[{at}]) answers no call"),
+                    });
                 };
-                if *called_at > at {
-                    return Err(format!(
-                        "the result of {id} (messages[{at}]) stands before its call (messages[{called_at}])"
-                    ));
-                }
-                if let Some(before) = answered.insert(id, at) {
+                if let Some(before) = call.answered_at.replace(at) {
                     return Err(format!("{id} has two results (messages[{before}] and messages[{at}])"));
                 }
                 open.retain(|open| *open != id);
@@ -36,7 +36,7 @@ pub(super) fn check(messages: &[ChatMessage]) -> Result<(), String> {
             ChatMessage::Assistant { tool_calls, .. } => {
                 all_answered(&open, Some(at))?;
                 for call in tool_calls {
-                    if calls.get(&call.id) != Some(&at) || open.contains(&&call.id) {
+                    if calls.insert(&call.id, Call::default()).is_some() {
                         return Err(format!(
                             "two calls have the id {} (the second in messages[{at}])",
                             call.id
@@ -57,17 +57,16 @@ pub(super) fn check(messages: &[ChatMessage]) -> Result<(), String> {
     all_answered(&open, None)
 }
 
-/// Where each id is called first.
-fn first_calls(messages: &[ChatMessage]) -> HashMap<&ToolCallId, usize> {
-    let mut first = HashMap::new();
-    for (at, message) in messages.iter().enumerate() {
-        if let ChatMessage::Assistant { tool_calls, .. } = message {
-            for call in tool_calls {
-                first.entry(&call.id).or_insert(at);
-            }
-        }
-    }
-    first
+#[derive(Default)]
+struct Call {
+    answered_at: Option<usize>,
+}
+
+/// Where an id is called.
+fn called_at(messages: &[ChatMessage], id: &ToolCallId) -> Option<usize> {
+    messages.iter().position(|message| {
+        matches!(message, ChatMessage::Assistant { tool_calls, .. } if tool_calls.iter().any(|call| call.id == *id))
+    })
 }
 
 fn all_answered(open: &[&ToolCallId], before: Option<usize>) -> Result<(), String> {
