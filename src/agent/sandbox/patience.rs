@@ -19,11 +19,11 @@ const LONGEST_PATIENCE: Duration = Duration::from_millis(100);
 /// program said: then they come at the same place each time.
 const TURNS: u32 = 16;
 
-/// The waiting for a program to be done with the last answers. Its timer is only set where it is waited for: most programs are
-/// done sooner than a timer is set.
+/// The waiting for a program to be done with the last answers. Its time begins, and its timer is set, where it is waited for: most
+/// programs are done sooner than somebody looks at the clock.
 pub(super) struct Patience {
-    since: Instant,
-    until: Instant,
+    since: Option<Instant>,
+    until: Option<Instant>,
     /// How many turns others had, in a tree that keeps step.
     turns: Option<u32>,
     timer: Pin<Box<Sleep>>,
@@ -31,19 +31,17 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn begin(in_step: bool) -> Self {
-        let since = Instant::now();
-        let until = since + PATIENCE;
-        Self { since, until, turns: in_step.then_some(0), timer: Box::pin(tokio::time::sleep_until(until)) }
+        let timer = Box::pin(tokio::time::sleep(PATIENCE));
+        Self { since: None, until: None, turns: in_step.then_some(0), timer }
     }
 
     /// An answer goes to a program that was done with those before, or that still has some.
     pub(super) fn renew(&mut self, was_idle: bool) {
-        let now = Instant::now();
         if was_idle {
-            self.since = now;
+            self.since = None;
             self.turns = self.turns.map(|_| 0);
         }
-        self.until = (now + PATIENCE).min(self.since + LONGEST_PATIENCE);
+        self.until = None;
     }
 
     /// `is_mere_turn`: others have a turn, although the program has more to say.
@@ -52,8 +50,11 @@ impl Patience {
             *turns += 1;
             return if *turns < TURNS { Poll::Pending } else { Poll::Ready(()) };
         }
-        if self.timer.deadline() != self.until {
-            self.timer.as_mut().reset(self.until);
+        if self.until.is_none() {
+            let now = Instant::now();
+            let longest = *self.since.get_or_insert(now) + LONGEST_PATIENCE;
+            let until = *self.until.insert(longest.min(now + PATIENCE));
+            self.timer.as_mut().reset(until);
         }
         self.timer.as_mut().poll(cx)
     }
