@@ -218,7 +218,7 @@ pub(super) struct HostArgs {
     )]
     pub(super) sandbox: SandboxKind,
 
-    /// Make ids and jitter reproducible [default: different each time].
+    /// Make ids, jitter and the order of the log reproducible [default: different each time].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
     pub(super) seed: Option<u64>,
 

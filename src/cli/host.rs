@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Handle, Runtime};
+
 use super::args::{BackgroundPolicy as Background, SandboxKind};
 use super::exit::ExitStatus;
 use super::options::{HostOptions, ModelChoice};
-use super::output::{Display, Streams, complain, delivered, write_result};
+use super::output::{Display, Streams, complain, complain_in_lines, delivered, write_result};
 use super::panics::Panics;
 use super::show::{Screen, Shown};
 use super::signals::{AtExit, Signals, cancel_on_signal};
@@ -64,15 +66,17 @@ impl Host {
         }
         let streams = Streams::of_process();
         let display = Display::of(options.output, streams);
-        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-            Ok(runtime) => runtime,
+        let (runtime, aside) = match runtimes(options.seed.is_some()) {
+            Ok(runtimes) => runtimes,
             Err(error) => {
                 complain(&mut io::stderr(), format_args!("error: the runtime does not start: {error}"));
                 return ExitStatus::Failed.into();
             }
         };
         let panics = Panics::watch(matches!(display, Display::LiveOnStderr | Display::LiveOnStdout));
-        let work = go(root(options), start, Shows { display, streams, asks: options.asks }, &panics);
+        let signals = aside.as_ref().unwrap_or(&runtime).handle().clone();
+        let shows = Shows { display, streams, asks: options.asks, signals };
+        let work = go(root(options), start, shows, &panics);
         let status = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
         panics.tell(&mut io::stderr());
         let status = status.unwrap_or_else(|_| {
@@ -81,6 +85,9 @@ impl Host {
         });
         // A tool that ignored its cancel may still block a thread: the process does not wait for it.
         runtime.shutdown_background();
+        if let Some(aside) = aside {
+            aside.shutdown_background();
+        }
         status.into()
     }
 
@@ -232,11 +239,23 @@ fn root(options: &HostOptions) -> RootBuilder {
     }
 }
 
+/// Where a tree runs, and where signals are heard if not there. To be reproducible no two of its tasks, such as subtasks in the
+/// background, work at the same time; its one thread may then be waiting for a program when a signal comes.
+fn runtimes(is_reproducible: bool) -> io::Result<(Runtime, Option<Runtime>)> {
+    if !is_reproducible {
+        return Ok((Builder::new_multi_thread().enable_all().build()?, None));
+    }
+    let aside = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    Ok((Builder::new_current_thread().enable_all().build()?, Some(aside)))
+}
+
 /// How a run is shown.
 struct Shows {
     display: Display,
     streams: Streams,
     asks: bool,
+    /// Where signals are heard.
+    signals: Handle,
 }
 
 async fn go(
@@ -245,7 +264,7 @@ async fn go(
     shows: Shows,
     panics: &Panics,
 ) -> ExitStatus {
-    let Shows { display, streams, asks } = shows;
+    let Shows { display, streams, asks, signals: aside } = shows;
     let mut err = io::stderr();
     let screen = match Screen::new(display, streams, asks) {
         Ok(screen) => screen,
@@ -259,9 +278,12 @@ async fn go(
         None => root.build(),
     };
     // Before anything runs, so that no signal finds a run whose log it would cut off.
-    let signals = Signals::listen();
+    let signals = {
+        let _entered = aside.enter();
+        Signals::listen()
+    };
     let at_exit = AtExit { outlet: screen.outlet().cloned(), panics: panics.clone() };
-    cancel_on_signal(signals, &root, at_exit);
+    cancel_on_signal(signals, &root, at_exit, &aside);
     let run = start(&root);
     let Shown { outcome, printed } = screen.show(run, &root).await;
     panics.tell(&mut err);
@@ -289,8 +311,8 @@ fn tell(outcome: &SubAgentOutcome, display: Display, streams: Streams) -> ExitSt
         let kind = outcome.kind();
         // "cancelled by user" says it all.
         match error.starts_with(kind.as_str()) {
-            true => complain(&mut err, error),
-            false => complain(&mut err, format_args!("{kind}: {error}")),
+            true => complain_in_lines(&mut err, &error),
+            false => complain_in_lines(&mut err, &format!("{kind}: {error}")),
         }
         if let Some(partial) = outcome.partial() {
             complain(&mut err, "what there was of a result:");

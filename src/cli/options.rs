@@ -45,7 +45,7 @@ pub(crate) struct HostOptions {
     pub(crate) chaos: bool,
     /// Where code runs.
     pub(crate) sandbox: SandboxKind,
-    /// The seed of ids and jitter.
+    /// The seed of ids and jitter; with one, the order of the log is reproducible too.
     pub(crate) seed: Option<u64>,
     /// What happens to background runs at the end.
     pub(crate) background: BackgroundPolicy,

@@ -83,6 +83,18 @@ pub(crate) fn complain(err: &mut impl Write, text: impl std::fmt::Display) {
     let _ = writeln!(err, "{}", one_line(&text.to_string()));
 }
 
+/// How many lines of one complaint are printed.
+const MAX_LINES: usize = 20;
+
+/// As [`complain`], with the lines of the text as they are: in an excerpt of code, what stands below a line points into it.
+pub(crate) fn complain_in_lines(err: &mut impl Write, text: &str) {
+    text.lines().take(MAX_LINES).for_each(|line| complain(err, line.trim_end()));
+    let left_out = text.lines().count().saturating_sub(MAX_LINES);
+    if left_out > 0 {
+        complain(err, format_args!("(lines left out: {left_out})"));
+    }
+}
+
 /// Whether what was printed arrived. A reader that went away is no failure: it had enough.
 pub(crate) fn delivered(printed: io::Result<()>, err: &mut impl Write) -> bool {
     match printed {

@@ -4,6 +4,8 @@ use std::io;
 use std::process::exit;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::exit::ExitStatus;
 use super::outlet::Outlet;
 use super::panics::Panics;
@@ -35,11 +37,11 @@ impl AtExit {
     }
 }
 
-/// Waits for signals on a task of its own. At the first one each run gets its terminal, and the process ends within the
+/// Waits for signals on a task of its own, on this runtime. At the first one each run gets its terminal, and the process ends within the
 /// grace period, even if its standard output is stuck; at the second one it ends at once.
-pub(super) fn cancel_on_signal(mut signals: Signals, root: &Root, at_exit: AtExit) {
+pub(super) fn cancel_on_signal(mut signals: Signals, root: &Root, at_exit: AtExit, runtime: &Handle) {
     let root = root.clone();
-    tokio::spawn(async move {
+    runtime.spawn(async move {
         let by = signals.next().await;
         let ended = root.cancel_all(by);
         let end = async {

@@ -3,6 +3,7 @@
 
 mod ask;
 mod extension;
+mod lockstep;
 mod pause;
 mod record;
 mod relayed;
@@ -13,6 +14,7 @@ mod waiting;
 mod work;
 
 pub use ask::{Answer, AnsweredBy, AskKind, AskStep, AskWatch, Decision, OpenAsk, Question, Reply};
+pub use lockstep::Lockstep;
 pub(crate) use record::{RunRecord, RunState, Told};
 pub use root::{BackgroundPolicy, Root, RootBuilder};
 pub use run::{GraceHold, RunContext, enter_subagent_depth};

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::ask::Asks;
 use super::extension::Extensions;
+use super::lockstep::InVain;
 use super::record::RunRecord;
 use super::spec::{Birth, Entered, RunSpec};
 use crate::budget::{Ledger, Refusal, RefusalKind, RunLimits, TreeLimits};
@@ -31,6 +32,8 @@ struct Inner {
     bus: Arc<EventBus>,
     ledger: Arc<Ledger>,
     mint: IdMint,
+    /// With a seed.
+    lockstep: Option<Arc<InVain>>,
     clock: Clock,
     token: CancelToken,
     limits: RunLimits,
@@ -105,7 +108,9 @@ impl RootBuilder {
         self
     }
 
-    /// Makes ids depend on this number alone. Default: they are random.
+    /// Makes ids and jitter depend on this number alone, and the order of the log on nothing that happens on other threads: see
+    /// [`Lockstep`](super::Lockstep). With a clock that stands still the log is the same to the byte, as long as all runs are driven by one task or
+    /// by a runtime of one thread, and all code runs in this process. Default: none, ids are random.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -143,6 +148,7 @@ impl RootBuilder {
             bus: Arc::new(EventBus::new(clock.clone(), self.retain, self.journal)),
             ledger: Arc::new(Ledger::new(self.tree)),
             mint,
+            lockstep: self.seed.map(|_| Arc::default()),
             clock,
             token: CancelToken::new(),
             limits: self.run,
@@ -241,6 +247,10 @@ impl Root {
     #[must_use]
     pub fn jitter(&self, salt: u64, bound: u64) -> u64 {
         self.0.mint.jitter(salt, bound)
+    }
+
+    pub(super) fn lockstep(&self) -> Option<&Arc<InVain>> {
+        self.0.lockstep.as_ref()
     }
 
     pub(crate) fn count_late(&self, messages: u64) {

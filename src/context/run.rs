@@ -2,7 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 
+use super::lockstep::Lockstep;
 use super::record::RunRecord;
 use super::root::{Root, started};
 use super::spec::{Birth, EnterError, Entered, RunSpec};
@@ -194,8 +196,16 @@ impl RunContext {
         GraceHold(Arc::clone(&self.0))
     }
 
+    /// The right to wait for other threads where they are polled: in a tree with a seed.
+    #[must_use]
+    pub fn lockstep(&self) -> Option<Lockstep> {
+        self.0.root.lockstep().map(|tree| Lockstep::of(tree, &self.0.token))
+    }
+
     /// Runs blocking work on a thread of its own. A cancel waits for it for the grace period; after that the run settles without
-    /// it, and what it returns is discarded and counted as late.
+    /// it, and what it returns is discarded and counted as late. In a tree with a seed it is waited for where this is polled
+    /// ([`Lockstep`]), so that pieces of work end in the order of their begin; what takes seconds is better done with
+    /// [`RunContext::blocking_for_long`].
     ///
     /// # Errors
     ///
@@ -212,13 +222,51 @@ impl RunContext {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Cancelled> {
+        self.on_thread(self.lockstep(), work).await
+    }
+
+    /// As [`RunContext::blocking`], for work that takes so long that nobody is to wait for it in place: also in a tree with a seed, and
+    /// its end then has the order of time.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunContext::blocking`].
+    ///
+    /// # Panics
+    ///
+    /// As [`RunContext::blocking`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RunContext::blocking`].
+    pub async fn blocking_for_long<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cancelled> {
+        self.on_thread(None, work).await
+    }
+
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        lockstep: Option<Lockstep>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Cancelled> {
         if let Some(cancelled) = self.0.token.cancelled() {
             return Err(cancelled);
         }
         let hold = self.hold_grace();
         let (deliver, result) = tokio::sync::oneshot::channel();
         let (root, token) = (self.0.root.clone(), self.0.token.clone());
+        // Nothing is ever sent: that the sender is gone says that the work is done.
+        let (working, watched) = match lockstep {
+            Some(lockstep) => {
+                let (working, is_done) = sync_channel::<()>(1);
+                (Some(working), Some((lockstep, is_done)))
+            }
+            None => (None, None),
+        };
         tokio::task::spawn_blocking(move || {
+            let _working = working;
             // It may have waited for a free thread for long: after a cancel nothing begins.
             if token.is_cancelled() {
                 return;
@@ -228,6 +276,9 @@ impl RunContext {
                 root.count_late(1);
             }
         });
+        if let Some((mut lockstep, is_done)) = watched {
+            lockstep.wait(|time| is_done.recv_timeout(time) != Err(RecvTimeoutError::Timeout));
+        }
         let output = result.await;
         drop(hold);
         match output {

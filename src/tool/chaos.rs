@@ -134,7 +134,7 @@ impl Tool for Busy {
             };
             let (begun, begins) = tokio::sync::oneshot::channel();
             // A thread that is busy for real: it neither yields nor looks at the token.
-            let busy = cx.run().blocking(move || {
+            let busy = cx.run().blocking_for_long(move || {
                 let _ = begun.send(());
                 let start = Instant::now();
                 while start.elapsed() < time {

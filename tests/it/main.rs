@@ -48,6 +48,9 @@ mod subtasks;
 #[cfg(feature = "codeact")]
 mod codeact;
 
+// A seed makes a log the same each time.
+#[cfg(all(feature = "codeact", feature = "workspace"))]
+mod seeded;
 // The same: results, names and mistakes of one action.
 #[cfg(feature = "codeact")]
 mod actions;

@@ -322,6 +322,7 @@ async fn a_script_is_planned_and_run_in_the_same_run() {
     }
     let refusals = lines.lines().filter(|line| line.contains("error {\"error\":\"invalid_script\""));
     assert_eq!(refusals.count(), 2, "{lines}");
+    assert_eq!(lines.matches("planning validation failed").count(), 2, "{lines}");
 }
 
 #[tokio::test]

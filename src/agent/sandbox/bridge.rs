@@ -112,6 +112,12 @@ impl Bridge<'_> {
     ///
     /// Dropping it ends the program and all that it started.
     pub(crate) async fn play(&self, session: Box<dyn Session>, hands: &dyn Hands) -> Played {
+        let lockstep = self.caller.run().lockstep();
+        let in_step = lockstep.is_some();
+        let mut session = session;
+        if let Some(lockstep) = lockstep {
+            session.keep_step(lockstep);
+        }
         let mut play = Play {
             session,
             running: Running::default(),
@@ -122,7 +128,7 @@ impl Bridge<'_> {
             sent: 0,
             is_idle: false,
             is_patient: true,
-            patience: Patience::begin(),
+            patience: Patience::begin(in_step),
             panicked: None,
             played: Played {
                 ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
@@ -175,7 +181,7 @@ impl Bridge<'_> {
                 if token.epoch() > 0 && token.is_cancelled() {
                     return Poll::Ready(Next::Cancelled);
                 }
-                if is_turn_of_others && let Poll::Ready(next) = play.poll_others(cx, late.as_mut()) {
+                if is_turn_of_others && let Poll::Ready(next) = play.poll_others(cx, late.as_mut(), true) {
                     return Poll::Ready(next);
                 }
                 if let Poll::Ready(event) = play.session.poll_event(cx) {
@@ -184,7 +190,7 @@ impl Bridge<'_> {
                 if cancelled.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Next::Cancelled);
                 }
-                play.poll_others(cx, late.as_mut())
+                play.poll_others(cx, late.as_mut(), false)
             });
             match next.await {
                 Next::Event(Some(GuestEvent::Ask { id, ask })) => {
@@ -398,7 +404,12 @@ impl<'a> Play<'a> {
 
     /// What happens besides what the program says. What is under way has its turn where the program waits, or was waited for long
     /// enough.
-    fn poll_others(&mut self, cx: &mut Context<'_>, late: Pin<&mut impl Future<Output = ()>>) -> Poll<Next> {
+    fn poll_others(
+        &mut self,
+        cx: &mut Context<'_>,
+        late: Pin<&mut impl Future<Output = ()>>,
+        is_mere_turn: bool,
+    ) -> Poll<Next> {
         let is_waited_for = !self.is_idle && self.is_patient;
         if !is_waited_for && let Poll::Ready(Some(done)) = self.running.poll_next_unpin(cx) {
             return Poll::Ready(Next::Done(done));
@@ -406,7 +417,10 @@ impl<'a> Play<'a> {
         if late.poll(cx).is_ready() {
             return Poll::Ready(Next::Late);
         }
-        if is_waited_for { self.patience.poll_over(cx).map(|()| Next::Impatient) } else { Poll::Pending }
+        if !is_waited_for {
+            return Poll::Pending;
+        }
+        self.patience.poll_over(cx, is_mere_turn).map(|()| Next::Impatient)
     }
 
     /// Nothing is under way, and nothing waits for its answer.

@@ -12,7 +12,8 @@ use super::engine::{Engine, Stop};
 use super::lane::{Receiver, Sender, lane};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply, Sandbox, Session};
 use super::program::Program;
-use super::spin::Look;
+use super::spin::{Look, watch};
+use crate::context::Lockstep;
 use crate::stream::panic_text;
 
 /// Runs programs in this process. A program holds a thread of the runtime's blocking pool only while it computes: one that waits
@@ -48,6 +49,7 @@ impl Sandbox for InProcess {
             told: 0,
             replied: 0,
             is_busy: false,
+            lockstep: None,
         })
     }
 }
@@ -63,6 +65,8 @@ struct InProcessSession {
     replied: u64,
     /// It has not said that it waits for more than those.
     is_busy: bool,
+    /// It is waited for where it is polled.
+    lockstep: Option<Lockstep>,
 }
 
 /// What the two sides of a program share besides the lanes between them.
@@ -270,6 +274,10 @@ impl InProcessSession {
     fn tell(&mut self, replies: impl ExactSizeIterator<Item = HostReply>, heard: u32, goes_on: bool) {
         self.is_busy = true;
         self.told = heard;
+        if self.lockstep.is_some() {
+            // It is polled again before anybody else has a turn: to be woken besides would be a poll at any time.
+            drop(self.cell.outbox.waiter.take());
+        }
         let mut left = replies.len();
         if left == 0 {
             self.words.send(Word { reply: None, heard, goes_on, has_more: false });
@@ -281,12 +289,20 @@ impl InProcessSession {
         }
         self.cell.wake_engine_if_due();
     }
+
+    /// Waits until the program has said something, in a tree that keeps step.
+    fn keep_up(&mut self) {
+        let Some(lockstep) = &mut self.lockstep else { return };
+        let (said, outbox) = (&self.said, &self.cell.outbox);
+        let is_there = || !said.is_empty() || outbox.has_ended.load(Ordering::Acquire);
+        lockstep.wait(|time| watch(&outbox.waiter, time, is_there));
+    }
 }
 
 impl Session for InProcessSession {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<GuestEvent>> {
-        if self.is_busy {
-            self.look.out_for(|| !self.said.is_empty());
+        if self.is_busy && !self.look.out_for(|| !self.said.is_empty()) {
+            self.keep_up();
         }
         let mut event = self.said.take();
         if event.is_none() {
@@ -296,8 +312,14 @@ impl Session for InProcessSession {
             let has_ended = outbox.has_ended.load(Ordering::Acquire);
             event = self.said.take();
             if event.is_none() && !has_ended {
+                if let Some(lockstep) = &mut self.lockstep {
+                    lockstep.rested();
+                }
                 return Poll::Pending;
             }
+        }
+        if let Some(lockstep) = &mut self.lockstep {
+            lockstep.heard();
         }
         if let Some(GuestEvent::Waiting { answered }) = event {
             self.is_busy = answered != self.replied;
@@ -317,9 +339,20 @@ impl Session for InProcessSession {
         self.tell(replies.drain(..), heard, false);
     }
 
+    fn keep_step(&mut self, lockstep: Lockstep) {
+        self.lockstep = Some(lockstep);
+        // It begins by itself.
+        self.is_busy = true;
+    }
+
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.cell.stop.cancel();
         let outbox = &self.cell.outbox;
+        if let Some(lockstep) = &mut self.lockstep {
+            self.cell.wake_engine();
+            let has_ended = || outbox.has_ended.load(Ordering::Acquire);
+            lockstep.wait_for_end(|time| watch(&outbox.waiter, time, has_ended));
+        }
         outbox.waiter.register(cx.waker());
         if outbox.has_ended.load(Ordering::Acquire) {
             return Poll::Ready(());
@@ -333,6 +366,10 @@ impl Session for InProcessSession {
 impl Drop for InProcessSession {
     fn drop(&mut self) {
         self.cell.stop.cancel();
+        if self.lockstep.is_some() {
+            // Whoever waited for it has gone on to something else.
+            drop(self.cell.outbox.waiter.take());
+        }
         // Outside a runtime there is no thread for it: it is freed here, with the cell.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.cell.wake_engine();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::program::Program;
+use crate::context::Lockstep;
 use crate::message::Severity;
 
 /// A place where programs run.
@@ -42,6 +43,13 @@ pub trait Session: Send {
     /// answers a program goes on. Default: leaves them all, for [`Session::reply_all`] after the program said that it waits.
     fn reply_ahead(&mut self, replies: &mut Vec<HostReply>, heard: u32) {
         let _ = (replies, heard);
+    }
+
+    /// In a tree with a seed: what the program does is to be waited for where the session is polled, so that what a poll comes to does
+    /// not depend on who is quicker. Called before the first poll. Default: nothing, and such a program's place in the order of the
+    /// log is that of time.
+    fn keep_step(&mut self, lockstep: Lockstep) {
+        let _ = lockstep;
     }
 
     /// Ends the program and waits until nothing of it is left.

@@ -5,8 +5,12 @@
 //! a program that computes, or a host that waits for a model, costs nothing.
 
 use std::hint::spin_loop;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
+use std::task::{Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
+
+use futures::task::AtomicWaker;
 
 /// How long: about what a wake-up takes, so that at worst a wait costs twice as much.
 const LOOK: Duration = Duration::from_micros(30);
@@ -49,5 +53,30 @@ impl Look {
         }
         self.skip = SKIPPED;
         false
+    }
+}
+
+/// Blocks this thread until `is_there`, of which `waiter` is woken, or for this time. Whether it is.
+pub(super) fn watch(waiter: &AtomicWaker, time: Duration, is_there: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    waiter.register(&Waker::from(Arc::new(Unpark(std::thread::current()))));
+    loop {
+        if is_there() {
+            return true;
+        }
+        let left = time.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::park_timeout(left);
+    }
+}
+
+/// Wakes a thread that waits in place.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

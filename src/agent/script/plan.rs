@@ -14,9 +14,10 @@ use super::validate::check_script;
 use crate::agent::planner::{Draft, OfOneRun, Planning, fenced};
 use crate::context::RunContext;
 use crate::error::Result;
+use crate::message::{Extra, PlanningUpdate};
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
-use crate::tool::{Job, Producer, ToolReply, Toolset, tool_fn};
+use crate::tool::{Job, Producer, ToolContext, ToolReply, Toolset, tool_fn};
 
 const PROMPT: &str = include_str!("prompts/script_planner.md");
 
@@ -156,7 +157,10 @@ impl ScriptDraft {
     fn submit(&self, script: &str) -> ToolReply {
         let refuse = |message: String| ToolReply::error("invalid_script", message);
         if let Err(error) = check_script(script, Path::new("(your script)")) {
-            return refuse(format!("{error}. Mend it and hand it in again."));
+            let error = error.to_string();
+            // Below an excerpt of the code stands what points into it.
+            let end = if error.contains('\n') { "\n" } else { ". " };
+            return refuse(format!("{error}{end}Mend it and hand it in again."));
         }
         // Without one of these it orchestrates nothing, or gives nothing back.
         for (word, why) in [("agent(", "it starts no agent"), ("return", "it returns nothing")] {
@@ -169,15 +173,33 @@ impl ScriptDraft {
     }
 }
 
+/// What a watcher hears of a script that cannot run.
+fn refused(problem: &str) -> PlanningUpdate {
+    PlanningUpdate {
+        phase: "validation".to_owned(),
+        status: "failed".to_owned(),
+        content: Some(problem.to_owned()),
+        node_id: Some(ScriptPlanner::KIND.to_owned()),
+        extra: Extra::default(),
+    }
+}
+
 impl Draft for ScriptDraft {
     fn tools(&self) -> Result<Toolset> {
         let draft = self.clone();
         let submit = tool_fn(
             FINISHER,
             "Hands in the script. One that compiles ends your work; otherwise you read what is wrong.",
-            move |submission: Submission, _| {
+            move |submission: Submission, cx: ToolContext| {
                 let reply = draft.submit(&submission.script);
-                async move { reply }
+                async move {
+                    if reply.is_error {
+                        let problem =
+                            reply.for_model.get("message").and_then(Value::as_str).unwrap_or_default();
+                        cx.caller().emitter().send(refused(problem)).await;
+                    }
+                    reply
+                }
             },
         );
         Toolset::new().with(OfOneRun { tool: submit, is_answer: true })
@@ -203,8 +225,10 @@ impl Draft for ScriptDraft {
     }
 
     fn size(&self, plan: &Value) -> String {
-        let lines = plan.as_str().map_or(0, |script| script.lines().count());
-        format!("a script of {lines} lines")
+        match plan.as_str().map_or(0, |script| script.lines().count()) {
+            1 => "a script of 1 line".to_owned(),
+            lines => format!("a script of {lines} lines"),
+        }
     }
 }
 

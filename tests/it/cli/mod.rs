@@ -24,6 +24,9 @@ mod agents;
 // Scripts, from a file to what they return.
 mod script;
 
+// A seed: the same log each time.
+mod seeded;
+
 // Code in processes of their own.
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -85,7 +85,8 @@ fn what_a_script_throws_is_a_failure_with_its_place() {
         "{}",
         err(&output)
     );
-    assert!(err(&output).contains("your code, line 2"), "{}", err(&output));
+    // The lines stand as they are: the last one points into the one above.
+    assert!(err(&output).contains("\n      your code, line 2: await agent('Fail');\n"), "{}", err(&output));
     let place = Place::new("return await parallel([1, 2, 3].map(n => () => agent('x')))");
     let output = place.run(&["review.js", "--max-agent-calls", "2", "--output", "text"]);
     assert_eq!(
