@@ -141,6 +141,12 @@ impl Extra {
         Self(if entries.is_empty() { None } else { Some(entries.into()) })
     }
 
+    /// Keys that this version knows to say, though no type has a field for them. They must be none of the message's own.
+    pub(crate) fn of<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        let member = |(key, value): (&str, Value)| Some((key.into(), to_raw_value(&value).ok()?));
+        Self::new(members.into_iter().filter_map(member).collect())
+    }
+
     /// The keys with their JSON text.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().flat_map(|entries| entries.iter()).map(|(key, value)| (&**key, &**value))
@@ -188,8 +194,6 @@ pub struct OtherBody {
 impl OtherBody {
     /// A body of a kind that has no type of its own. Its keys must be none of the envelope's.
     pub(crate) fn new<'a>(kind: &str, members: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
-        let member = |(key, value): (&str, Value)| Some((key.into(), to_raw_value(&value).ok()?));
-        let fields = Extra::new(members.into_iter().filter_map(member).collect());
-        Self { kind: kind.to_owned(), fields, problem: None }
+        Self { kind: kind.to_owned(), fields: Extra::of(members), problem: None }
     }
 }

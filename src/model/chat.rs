@@ -7,6 +7,7 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::image::Images;
 use crate::id::{RunId, ToolCallId};
 use crate::outcome::{StopReason, Usage, words};
 
@@ -100,6 +101,8 @@ pub enum ChatMessage {
         name: Arc<str>,
         /// What the model reads.
         content: String,
+        /// What it sees beside.
+        images: Images,
         /// Whether it is an error.
         is_error: bool,
     },

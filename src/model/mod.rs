@@ -4,6 +4,7 @@
 
 mod chat;
 mod gate;
+mod image;
 mod offline;
 #[cfg(feature = "providers")]
 pub mod provider;
@@ -15,6 +16,7 @@ pub use chat::{
     ToolChoice, ToolRequest, ToolSpec,
 };
 pub use gate::{Gate, Gated, Gates};
+pub use image::{Image, ImageError, Images};
 pub use offline::OfflineModel;
 #[cfg(feature = "providers")]
 pub use provider::{ProviderModel, ProviderName};

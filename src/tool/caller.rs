@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::context::ToolContext;
 use super::invoke::{Invoked, invoke};
@@ -14,6 +14,7 @@ use super::toolset::Toolset;
 use crate::context::RunContext;
 use crate::id::ToolCallId;
 use crate::message::{Extra, MessageBody, Timestamp, ToolCallUpdate, ToolResultUpdate};
+use crate::model::Images;
 use crate::stream::Emitter;
 
 /// What a run needs to call its tools. Every producer that calls tools does it through this, so that each call is in the log
@@ -227,9 +228,20 @@ impl Caller {
             is_error: invoked.reply.is_error,
             result: Arc::new(result),
             duration_ms: self.0.run.root().clock().now().millis_since(since),
-            message: invoked.reply.for_person.clone(),
-            extra: Extra::default(),
+            message: invoked.reply.for_person.as_deref().map(str::to_owned),
+            extra: said_of(&invoked.reply.images),
         };
         (invoked, result.into())
     }
+}
+
+/// What the log says of images: their kinds and sizes, since their bytes would be most of it.
+fn said_of(images: &Images) -> Extra {
+    if images.is_empty() {
+        return Extra::default();
+    }
+    let shown = images.shown().iter();
+    let shown = shown.map(|image| json!({"media_type": image.media_type(), "bytes": image.bytes().len()}));
+    let left_out = (images.left_out() > 0).then(|| ("images_left_out", json!(images.left_out())));
+    Extra::of(std::iter::once(("images", shown.collect())).chain(left_out))
 }

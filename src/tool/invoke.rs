@@ -209,7 +209,7 @@ fn capped(mut reply: ToolReply, cap: usize) -> ToolReply {
         Value::Object(map) => Value::Object(cap_map(map, cap)),
         other => cap_value(other, cap),
     };
-    reply.for_person = reply.for_person.map(|text| cap_text(&text, cap));
+    reply.for_person = reply.for_person.map(|text| cap_text(&text, cap).into());
     reply
 }
 

@@ -1,14 +1,19 @@
-//! What a tool answers: one text for the model, one for the person.
+//! What a tool answers: one text for the model, with images beside it, and one for the person.
 
 use serde_json::{Map, Value, json};
+
+use crate::model::{Image, Images};
 
 /// The answer of a tool call. An error is a value too: the model reads it and goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolReply {
     /// What the model reads: a string, or any JSON value.
     pub for_model: Value,
+    /// What the model sees beside it. Code that calls the tool gets the value alone, and the model that wrote it sees the images of all
+    /// that it called. The log has no bytes of them, only what they are.
+    pub images: Images,
     /// What a person sees instead, if that should differ: usually one line.
-    pub for_person: Option<String>,
+    pub for_person: Option<Box<str>>,
     /// Whether the call failed.
     pub is_error: bool,
     /// With one, the run of the call is done when the other calls of the turn are, and this is its result.
@@ -24,6 +29,7 @@ impl ToolReply {
     pub fn ok(for_model: impl Into<Value>) -> Self {
         Self {
             for_model: for_model.into(),
+            images: Images::default(),
             for_person: None,
             is_error: false,
             finishes_with: None,
@@ -43,8 +49,9 @@ impl ToolReply {
     pub fn error(code: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
-            for_person: Some(message.clone()),
+            for_person: Some(message.as_str().into()),
             for_model: json!({ "error": code, "message": message }),
+            images: Images::default(),
             is_error: true,
             finishes_with: None,
             aborts_with: None,
@@ -68,10 +75,17 @@ impl ToolReply {
         self
     }
 
+    /// Adds an image that the model sees beside the text. More than [`Images::MAX`] are only counted.
+    #[must_use]
+    pub fn with_image(mut self, image: Image) -> Self {
+        self.images.push(image);
+        self
+    }
+
     /// Sets the text for a person.
     #[must_use]
     pub fn shown_as(mut self, text: impl Into<String>) -> Self {
-        self.for_person = Some(text.into());
+        self.for_person = Some(text.into().into_boxed_str());
         self
     }
 

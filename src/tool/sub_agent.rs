@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::forward::forward_subagent_stream;
 use crate::id::ToolCallId;
 use crate::message::Scope;
-use crate::model::{ChatModel, ToolSpec};
+use crate::model::{ChatModel, Images, ToolSpec};
 use crate::outcome::SubAgentOutcome;
 use crate::stream::SubAgentStream;
 
@@ -424,8 +424,9 @@ impl Delegated {
 pub(crate) fn refused(refusal: &Refusal) -> ToolReply {
     let value = refusal.to_value();
     ToolReply {
-        for_person: value.get("message").and_then(Value::as_str).map(str::to_owned),
+        for_person: value.get("message").and_then(Value::as_str).map(Into::into),
         for_model: value,
+        images: Images::default(),
         is_error: true,
         finishes_with: None,
         aborts_with: None,

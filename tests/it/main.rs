@@ -40,6 +40,8 @@ mod hooks;
 
 // Tools under the loop: refusals, faults, caps, cancel.
 mod tools;
+// Images that tools return.
+mod images;
 
 // run_subtask and run_search.
 mod subtasks;

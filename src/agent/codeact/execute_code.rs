@@ -16,7 +16,7 @@ use crate::agent::sandbox::{
 };
 use crate::context::RunContext;
 use crate::message::cap_text;
-use crate::model::ToolSpec;
+use crate::model::{Images, ToolSpec};
 use crate::tool::{OnCancel, Risk, Schema, Tool, ToolContext, ToolReply, Toolset};
 
 /// How often the same code may fail in the same way before the model is told to stop. From the original core.
@@ -153,11 +153,14 @@ impl ExecuteCode {
             finished: finished.is_some().then_some(true).or(is_unfinished.then_some(false)),
             note,
             repeated,
+            images_dropped: played.images.left_out(),
             calls: played.calls,
             logs: &played.logs,
             ..Observation::default()
         };
         let mut reply = reply(&observation);
+        // What is missing of them, the observation says.
+        reply.images = played.images.shown().iter().cloned().collect();
         reply.finishes_with = finished.map(Box::new).or_else(|| played.finishes_with.clone());
         // An action that finished and then threw has finished.
         reply.is_error &= reply.finishes_with.is_none();
@@ -220,7 +223,8 @@ fn reply(observation: &Observation<'_>) -> ToolReply {
     let shown = value.get("error").and_then(Value::as_str).map(str::to_owned);
     ToolReply {
         for_model: value,
-        for_person: shown,
+        images: Images::default(),
+        for_person: shown.map(Into::into),
         is_error: !is_ok,
         finishes_with: None,
         aborts_with: None,

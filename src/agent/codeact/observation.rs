@@ -26,6 +26,8 @@ pub(super) struct Observation<'a> {
     pub(super) note: Option<&'a str>,
     /// The same failure again.
     pub(super) repeated: bool,
+    /// How many of the images that its tools returned are not shown.
+    pub(super) images_dropped: u32,
     /// The tools that it called.
     pub(super) calls: u32,
     /// What it logged.
@@ -71,6 +73,9 @@ impl Observation<'_> {
             && !self.repeated
         {
             map.insert("stack".into(), json!(cut(&error.stack, ERROR_CHARS / part)));
+        }
+        if self.images_dropped > 0 {
+            map.insert("imagesDropped".into(), json!(self.images_dropped));
         }
         map.insert("toolCalls".into(), json!(self.calls));
         if !self.repeated {
@@ -152,10 +157,11 @@ mod tests {
             failed.to_value().0.to_string(),
             r#"{"ok":false,"error":"m","stack":"s","toolCalls":0,"logs":["(3 more lines are left out)"]}"#
         );
-        let repeated = Observation { ended: Some(&end), repeated: true, ..Default::default() };
+        let repeated =
+            Observation { ended: Some(&end), repeated: true, images_dropped: 4, ..Default::default() };
         assert_eq!(
             repeated.to_value().0.to_string(),
-            r#"{"ok":false,"error":"m","repeated":true,"toolCalls":0}"#
+            r#"{"ok":false,"error":"m","repeated":true,"imagesDropped":4,"toolCalls":0}"#
         );
         let refused = Observation { refusal: Some("no code".into()), ..Default::default() };
         assert_eq!(refused.to_value(), (json!({"ok": false, "error": "no code"}), false));

@@ -140,7 +140,11 @@ impl NodeRun {
                     if !made.reply.is_error {
                         return SubAgentOutcome::completed(made.reply.for_model);
                     }
-                    let text = made.reply.for_person.clone().unwrap_or_else(|| made.reply.model_text());
+                    let text = made
+                        .reply
+                        .for_person
+                        .as_deref()
+                        .map_or_else(|| made.reply.model_text(), str::to_owned);
                     SubAgentOutcome::failed(FailureKind::Tool, text).with_partial(Some(made.reply.for_model))
                 })
             })

@@ -1,11 +1,9 @@
 //! The host's side of a program: its asks become calls of its run's tools, its lines become log lines, and with its end
 //! everything ends that it started.
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -14,9 +12,9 @@ use serde_json::{Map, Value};
 
 use super::encode::{read_json, read_json_as};
 use super::guest::MAX_PENDING;
-use super::patience::Patience;
-use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, HostReply, Session};
-use super::running::{Done, Running};
+use super::play::{Next, Play, Played};
+use super::port::{Ask, Ended, GuestError, GuestErrorKind, GuestEvent, HostError, Session};
+use super::running::Done;
 use crate::message::{MessageBody, Severity, cap_text};
 use crate::tool::{Announced, Caller, Fatal, MAX_NAME, NewCall, ToolReply, take_message};
 
@@ -44,60 +42,14 @@ pub(crate) trait Hands: Sync {
     fn answer(&self, ask: Ask) -> BoxFuture<'_, Result<Value, HostError>>;
 }
 
-/// What came of a program.
-#[derive(Debug)]
-pub(crate) struct Played {
-    /// How it ended.
-    pub(crate) ended: Ended,
-    /// What it logged.
-    pub(crate) logs: Vec<String>,
-    /// The tools that it called.
-    pub(crate) calls: u32,
-    /// With one, a tool that it called ends the run.
-    pub(crate) finishes_with: Option<Box<Value>>,
-    /// Why the run is to end as failed, if a rule of the host wants it.
-    pub(crate) aborted: Option<String>,
-}
-
 /// So many events of the program are heard before somebody else has a turn: one that talks without a pause holds nobody up.
 const EVENTS: u32 = 64;
-
-/// What is under way for a program.
-struct Play<'a> {
-    session: Box<dyn Session>,
-    running: Running<'a>,
-    /// Calls that are in the log and have no result, by their keys: those that the program gives its asks are not to be trusted.
-    open: BTreeMap<u32, Announced>,
-    /// How many asks were heard, and how many of them the session knows of.
-    heard: u32,
-    told: u32,
-    /// Answers that are to go ahead, where the session cannot take them before the program waits.
-    ahead: Vec<HostReply>,
-    sent: u64,
-    /// The program has taken all answers, and waits.
-    is_idle: bool,
-    /// What is under way waits for the program to be done with its answers.
-    is_patient: bool,
-    /// How long the last answer is waited for.
-    patience: Patience,
-    /// What a tool's panic said, until its result is in the log.
-    panicked: Option<String>,
-    played: Played,
-}
 
 /// A call that is to be said and then made.
 struct Admitted {
     call: Announced,
     message: MessageBody,
     args: Result<Map<String, Value>, ToolReply>,
-}
-
-enum Next {
-    Event(Option<GuestEvent>),
-    Done(Done),
-    Impatient,
-    Late,
-    Cancelled,
 }
 
 impl Bridge<'_> {
@@ -118,26 +70,7 @@ impl Bridge<'_> {
         if let Some(lockstep) = lockstep {
             session.keep_step(lockstep);
         }
-        let mut play = Play {
-            session,
-            running: Running::default(),
-            open: BTreeMap::new(),
-            heard: 0,
-            told: 0,
-            ahead: Vec::new(),
-            sent: 0,
-            is_idle: false,
-            is_patient: true,
-            patience: Patience::begin(in_step),
-            panicked: None,
-            played: Played {
-                ended: Ended { result: Ok("null".into()), lines_left_out: 0 },
-                logs: Vec::new(),
-                calls: 0,
-                finishes_with: None,
-                aborted: None,
-            },
-        };
+        let mut play = Play::begin(session, in_step);
         let why = self.play_on(&mut play, hands).await;
         if why == Some(GuestErrorKind::Cancelled) && play.played.aborted.is_none() {
             // What is under way sees the same token and ends by itself, with whatever grace it has. What it came to is told.
@@ -292,7 +225,7 @@ impl Bridge<'_> {
     ) -> Option<Done> {
         let kept = call.clone();
         let made = self.caller.make(call, args).map(move |made| Done::Tool { id, made });
-        let done = play.begin(made).await;
+        let done = play.begin_work(made).await;
         if done.is_none() {
             play.open.insert(kept.index(), kept);
         }
@@ -319,9 +252,9 @@ impl Bridge<'_> {
                     let _ = run.or_cancel(tokio::time::sleep(Duration::from_millis(ms))).await;
                     Done::Other { id, outcome: Ok(Value::Null) }
                 };
-                play.begin(work).await
+                play.begin_work(work).await
             }
-            ask => play.begin(async move { Done::Other { id, outcome: hands.answer(ask).await } }).await,
+            ask => play.begin_work(async move { Done::Other { id, outcome: hands.answer(ask).await } }).await,
         }
     }
 
@@ -338,7 +271,8 @@ impl Bridge<'_> {
         let Done::Tool { made, .. } = done else { return None };
         play.open.remove(&made.index());
         let name = Arc::clone(made.name());
-        let (invoked, message) = self.caller.result(made);
+        let (mut invoked, message) = self.caller.result(made);
+        play.played.images.append(std::mem::take(&mut invoked.reply.images));
         match invoked.fatal {
             Some(Fatal::Panicked(text)) => {
                 play.panicked = Some(format!("the tool {name} panicked: {text}"));
@@ -386,90 +320,6 @@ impl Bridge<'_> {
             message.push_str("; one of its native calls heeds nobody, and was left to itself");
         }
         Ended { result: Err(GuestError { kind, message, stack }), lines_left_out }
-    }
-}
-
-impl<'a> Play<'a> {
-    fn go_on_with_panic(&mut self) {
-        if let Some(text) = self.panicked.take() {
-            std::panic::resume_unwind(Box::new(text));
-        }
-    }
-
-    /// Begins work for the program: what it came to, if that is known at once.
-    async fn begin(&mut self, work: impl Future<Output = Done> + Send + 'a) -> Option<Done> {
-        let mut work = Some(work);
-        poll_fn(|cx| Poll::Ready(work.take().and_then(|work| self.running.begin(work, cx)))).await
-    }
-
-    /// What happens besides what the program says. What is under way has its turn where the program waits, or was waited for long
-    /// enough.
-    fn poll_others(
-        &mut self,
-        cx: &mut Context<'_>,
-        late: Pin<&mut impl Future<Output = ()>>,
-        is_mere_turn: bool,
-    ) -> Poll<Next> {
-        let is_waited_for = !self.is_idle && self.is_patient;
-        if !is_waited_for && let Poll::Ready(Some(done)) = self.running.poll_next_unpin(cx) {
-            return Poll::Ready(Next::Done(done));
-        }
-        if late.poll(cx).is_ready() {
-            return Poll::Ready(Next::Late);
-        }
-        if !is_waited_for {
-            return Poll::Pending;
-        }
-        self.patience.poll_over(cx, is_mere_turn).map(|()| Next::Impatient)
-    }
-
-    /// Nothing is under way, and nothing waits for its answer.
-    fn is_quiet(&self) -> bool {
-        self.running.is_empty() && self.ahead.is_empty()
-    }
-
-    /// Answers what was done at once. Where nothing else is under way, the program need not be waited for: it goes on when all is heard
-    /// that it asks for until it waits.
-    fn reply_ahead(&mut self, reply: HostReply) {
-        self.ahead.push(reply);
-        if self.running.is_empty() {
-            self.pass_ahead();
-        }
-    }
-
-    fn pass_ahead(&mut self) {
-        let before = self.ahead.len();
-        self.session.reply_ahead(&mut self.ahead, self.heard);
-        self.told = self.heard;
-        self.count(before - self.ahead.len());
-    }
-
-    /// Whether the program waits for answers that are there.
-    fn hear_of_waiting(&mut self, answered: u64) -> bool {
-        if answered != self.sent {
-            // It may wait only for this: then it goes on with the answers that it has.
-            if self.told != self.heard {
-                self.pass_ahead();
-            }
-            return false;
-        }
-        // Not before it is done with all answers: else what is under way would never have its turn.
-        self.is_patient = true;
-        self.is_idle = self.ahead.is_empty();
-        !self.is_idle
-    }
-
-    fn reply(&mut self, replies: Vec<HostReply>) {
-        self.count(replies.len());
-        self.session.reply_all(replies);
-    }
-
-    fn count(&mut self, replies: usize) {
-        if replies > 0 {
-            self.sent += replies as u64;
-            self.patience.renew(self.is_idle);
-            self.is_idle = false;
-        }
     }
 }
 

@@ -175,6 +175,11 @@ impl Producer for ScriptRun {
             let played = bridge.play(script.sandbox.start(program), &hands).await;
             let ends = format!("the script ends, after {} agent calls", hands.agent_calls());
             emit.send(MessageBody::log(LABEL, Severity::Info, ends)).await;
+            if !played.images.is_empty() {
+                let text =
+                    "images that the script's tools returned were seen by nobody: a script has no model";
+                emit.send(MessageBody::log(LABEL, Severity::Warning, text)).await;
+            }
             if let Some(cancelled) = cx.token().cancelled() {
                 return SubAgentOutcome::cancelled(cancelled.by);
             }

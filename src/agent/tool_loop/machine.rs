@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, read_answer};
+use super::images;
 use super::turn::{RawCall, Turn};
 use crate::id::ToolCallId;
 use crate::message::cap_text;
@@ -305,6 +306,7 @@ impl Machine {
     /// The calls have ended, with these results in their order.
     pub fn calls_ended(&mut self, results: Vec<ToolReply>) -> Action {
         let mut result_of_run = None;
+        let has_images = results.iter().any(|reply| !reply.images.is_empty());
         let history = Arc::make_mut(&mut self.history);
         for ((id, name), reply) in self.pending.drain(..).zip(results) {
             let is_error = reply.is_error;
@@ -312,6 +314,7 @@ impl Machine {
                 id,
                 name: sendable_name(&name),
                 content: reply.model_text(),
+                images: reply.images,
                 is_error,
             });
             if !is_error && result_of_run.is_none() {
@@ -319,6 +322,9 @@ impl Machine {
                 result_of_run =
                     reply.finishes_with.map(|result| *result).or_else(|| stops.then_some(reply.for_model));
             }
+        }
+        if has_images {
+            images::shed(history);
         }
         if let Some(outcome) = self.cut.take() {
             return Action::Finish(outcome);

@@ -4,6 +4,7 @@
 
 mod answer;
 mod driver;
+mod images;
 mod machine;
 mod turn;
 

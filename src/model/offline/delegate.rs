@@ -89,7 +89,7 @@ fn said(arguments: &Value, content: &str) -> String {
 mod tests {
     use super::super::test_kit::{request, tools, turn};
     use super::*;
-    use crate::model::{ChatMessage, ToolRequest};
+    use crate::model::{ChatMessage, Images, ToolRequest};
 
     fn asks(task: &str) -> Option<Value> {
         let user = ChatMessage::User { text: task.into() };
@@ -132,6 +132,7 @@ mod tests {
                     id: "1".into(),
                     name: DELEGATE.into(),
                     content: content.into(),
+                    images: Images::default(),
                     is_error: false,
                 },
             ];

@@ -11,7 +11,8 @@ use tokio_test::block_on;
 use super::lines::{self, FileKind};
 use crate::id::RunId;
 use crate::model::{
-    ChatEvent, ChatMessage, ChatModel, ChatRequest, OfflineModel, RunLabel, ToolChoice, ToolRequest, ToolSpec,
+    ChatEvent, ChatMessage, ChatModel, ChatRequest, Images, OfflineModel, RunLabel, ToolChoice, ToolRequest,
+    ToolSpec,
 };
 
 /// The tree: a bit of Rust, Python and Markdown.
@@ -123,6 +124,7 @@ pub(super) fn play(prompt: &str, names: &[&str], answer: &Answer, log: &mut Vec<
                     id: call.id.clone(),
                     name: Arc::clone(&call.name),
                     content,
+                    images: Images::default(),
                     is_error,
                 }
             })

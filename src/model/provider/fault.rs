@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::loose::Loose;
 use crate::message::cap_text;
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model::{ChatMessage, ChatRequest, ModelError, ModelErrorKind};
 
 /// How much of a server's words is passed on, in bytes.
 const MAX_WORDS: usize = 1000;
@@ -181,12 +181,38 @@ fn kind_of(code: Option<u16>, labels: &str, words: &str) -> ModelErrorKind {
     }
 }
 
-/// Whether a server refused a request because its model takes no tools.
-pub(super) fn refuses_tools(error: &ModelError) -> bool {
-    let words = error.message.to_ascii_lowercase();
-    error.kind == ModelErrorKind::BadRequest
-        && words.contains("tool")
-        && ["support", "not allowed", "not enabled"].iter().any(|part| words.contains(part))
+/// What a request holds that some models do not take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holds {
+    tools: bool,
+    images: bool,
+}
+
+impl Holds {
+    pub(super) fn of(request: &ChatRequest) -> Self {
+        let has_images = |message: &ChatMessage| match message {
+            ChatMessage::ToolResult { images, .. } => !images.shown().is_empty(),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => false,
+        };
+        Self { tools: !request.tools.is_empty(), images: request.messages.iter().any(has_images) }
+    }
+
+    /// Says what to do where a server refused a request because its model does not take what it holds.
+    pub(super) fn explain(self, error: &mut ModelError) {
+        let words = error.message.to_ascii_lowercase();
+        let has = |some: &[&str]| some.iter().any(|part| words.contains(part));
+        let refuses = |what: &[&str]| {
+            error.kind == ModelErrorKind::BadRequest
+                && has(what)
+                && has(&["support", "not allowed", "not enabled"])
+        };
+        if self.images && refuses(&["image", "vision", "multimodal"]) {
+            let advice = "the model takes no images: choose another one, or tools that return none";
+            error.message = format!("{} ({advice})", error.message);
+        } else if self.tools && refuses(&["tool"]) {
+            error.message = format!("{} (the model takes no tools: choose another one)", error.message);
+        }
+    }
 }
 
 /// The words of an error and of what caused it, without an address: it may hold a key.

@@ -85,8 +85,18 @@ fn the_server_says_when_it_wants_to_be_asked_again() {
 }
 
 #[test]
-fn a_model_without_tools_is_recognised() {
-    let body = "{\"error\":{\"message\":\"registry.ollama.ai/library/gemma:2b does not support tools\"}}";
-    assert!(refuses_tools(&of_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), body.as_bytes())));
-    assert!(!refuses_tools(&of_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), b"bad schema of a tool")));
+fn a_model_that_takes_no_tools_or_no_images_is_recognised() {
+    let explained = |body: &[u8], tools, images| {
+        let mut error = of_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), body);
+        Holds { tools, images }.explain(&mut error);
+        error.message
+    };
+    let body = br#"{"error":{"message":"registry.ollama.ai/library/gemma:2b does not support tools"}}"#;
+    assert!(explained(body, true, true).ends_with("(the model takes no tools: choose another one)"));
+    assert!(explained(body, false, true).ends_with("does not support tools"));
+    assert!(explained(b"bad schema of a tool", true, true).ends_with("bad schema of a tool"));
+    let body = br#"{"error":{"message":"No endpoints found that support image input"}}"#;
+    let advice = "(the model takes no images: choose another one, or tools that return none)";
+    assert!(explained(body, true, true).ends_with(advice));
+    assert!(explained(body, true, false).ends_with("image input"));
 }

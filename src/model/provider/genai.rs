@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 
-use super::fault;
+use super::fault::{self, Holds};
 use super::genai_words::{messages, of_genai, stop_of, usage_of};
 use super::loose::Loose;
 use super::relay::Relay;
@@ -91,7 +91,7 @@ struct Cold {
 
 struct Open {
     server: Shared,
-    has_tools: bool,
+    holds: Holds,
     relay: Relay,
     events: Events,
     tap: Arc<Tap>,
@@ -161,6 +161,7 @@ impl Cold {
         if let Some(most) = request.max_output_tokens {
             options = options.with_max_tokens(u32::try_from(most).unwrap_or(u32::MAX));
         }
+        let holds = Holds::of(&request);
         let has_tools = !request.tools.is_empty();
         if has_tools && request.tool_choice != ToolChoice::Auto {
             let required = request.tool_choice == ToolChoice::Required;
@@ -180,7 +181,7 @@ impl Cold {
         let events = opened.map_err(|error| of_genai(&error))?.stream;
         Ok(Open {
             server,
-            has_tools,
+            holds,
             relay,
             events,
             tap,
@@ -317,9 +318,7 @@ impl Open {
     }
 
     fn fail(&mut self, mut error: ModelError) {
-        if self.has_tools && fault::refuses_tools(&error) {
-            error.message = format!("{} (the model takes no tools: choose another one)", error.message);
-        }
+        self.holds.explain(&mut error);
         self.is_over = true;
         self.out.push_back(Err(error));
     }

@@ -8,6 +8,7 @@ use genai::chat::{
 use serde_json::Value;
 
 use super::fault;
+use super::images::{Part, base64, beside, by_turn};
 use super::loose::Loose;
 use crate::model::{ChatMessage, ModelError, ModelErrorKind, StopReason};
 use crate::outcome::Usage;
@@ -15,34 +16,43 @@ use crate::outcome::Usage;
 /// The conversation; the results of one turn together, as the strictest protocol wants them.
 pub(super) fn messages(conversation: &[ChatMessage]) -> Vec<Message> {
     let mut messages = Vec::with_capacity(conversation.len());
-    let mut results: Vec<ToolResponse> = Vec::new();
-    for message in conversation {
-        if !matches!(message, ChatMessage::ToolResult { .. }) && !results.is_empty() {
-            messages.push(Message::from(std::mem::take(&mut results)));
-        }
-        match message {
-            ChatMessage::User { text } => messages.push(Message::user(text.as_str())),
-            ChatMessage::Assistant { text, tool_calls } => {
-                let calls = tool_calls.iter().map(|call| {
-                    ContentPart::ToolCall(ToolCall {
-                        call_id: call.id.as_str().to_owned(),
-                        fn_name: call.name.to_string(),
-                        fn_arguments: call.arguments.clone(),
-                        thought_signatures: None,
-                    })
-                });
-                let said = (!text.is_empty()).then(|| ContentPart::Text(text.clone()));
-                messages.push(Message::assistant(MessageContent::from_parts(
-                    said.into_iter().chain(calls).collect::<Vec<_>>(),
-                )));
+    for turn in by_turn(conversation) {
+        let mut results: Vec<ToolResponse> = Vec::new();
+        for message in turn {
+            match message {
+                ChatMessage::User { text } => messages.push(Message::user(text.as_str())),
+                ChatMessage::Assistant { text, tool_calls } => {
+                    let calls = tool_calls.iter().map(|call| {
+                        ContentPart::ToolCall(ToolCall {
+                            call_id: call.id.as_str().to_owned(),
+                            fn_name: call.name.to_string(),
+                            fn_arguments: call.arguments.clone(),
+                            thought_signatures: None,
+                        })
+                    });
+                    let said = (!text.is_empty()).then(|| ContentPart::Text(text.clone()));
+                    messages.push(Message::assistant(MessageContent::from_parts(
+                        said.into_iter().chain(calls).collect::<Vec<_>>(),
+                    )));
+                }
+                ChatMessage::ToolResult { id, name, content, .. } => {
+                    results.push(
+                        ToolResponse::new(id.as_str(), content.as_str()).with_fn_name(name.to_string()),
+                    );
+                }
             }
-            ChatMessage::ToolResult { id, name, content, .. } => {
-                results.push(ToolResponse::new(id.as_str(), content.as_str()).with_fn_name(name.to_string()));
-            }
         }
-    }
-    if !results.is_empty() {
-        messages.push(Message::from(results));
+        if !results.is_empty() {
+            messages.push(Message::from(results));
+        }
+        let beside = beside(turn).into_iter().map(|part| match part {
+            Part::Text(text) => ContentPart::Text(text),
+            Part::Image(image) => ContentPart::from_binary_base64(image.media_type(), base64(image), None),
+        });
+        let beside: Vec<ContentPart> = beside.collect();
+        if !beside.is_empty() {
+            messages.push(Message::user(beside));
+        }
     }
     messages
 }

@@ -36,6 +36,7 @@ mod fault;
 mod genai;
 mod genai_words;
 mod halves;
+mod images;
 mod key;
 mod lines;
 mod loose;

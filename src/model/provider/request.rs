@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::images::{Part, base64, beside, by_turn};
 use crate::model::{ChatMessage, ChatRequest, ToolChoice, ToolSpec};
 
 /// What of a request differs between servers that speak the same protocol.
@@ -15,6 +16,8 @@ pub(super) struct Dialect {
     pub(super) only_objects: bool,
     /// Has to be asked for its counters. Others send them unasked, and refuse a request that asks.
     pub(super) asks_usage: bool,
+    /// Takes images in a result, and no message of the user behind it.
+    pub(super) images_in_results: bool,
 }
 
 impl Dialect {
@@ -27,6 +30,7 @@ impl Dialect {
             max_completion_tokens: is_openai,
             only_objects: is_openai,
             asks_usage,
+            images_in_results: provider == "mistral",
         }
     }
 }
@@ -62,7 +66,17 @@ pub(super) fn body(model: &str, dialect: Dialect, request: &ChatRequest) -> Valu
     if let Some(system) = system(request, native.is_some()) {
         messages.push(json!({"role": "system", "content": system}));
     }
-    messages.extend(request.messages.iter().map(message_of));
+    for turn in by_turn(&request.messages) {
+        if dialect.images_in_results {
+            messages.extend(turn.iter().map(with_images));
+            continue;
+        }
+        messages.extend(turn.iter().map(message_of));
+        let beside = beside(turn);
+        if !beside.is_empty() {
+            messages.push(json!({"role": "user", "content": parts(beside)}));
+        }
+    }
     body.insert("messages".to_owned(), Value::Array(messages));
     Value::Object(body)
 }
@@ -117,13 +131,37 @@ fn message_of(message: &ChatMessage) -> Value {
     }
 }
 
+/// A message with the images of a result in it.
+fn with_images(message: &ChatMessage) -> Value {
+    let mut sent = message_of(message);
+    let beside = beside(std::slice::from_ref(message));
+    if !beside.is_empty()
+        && let Some(content) = sent.get_mut("content")
+    {
+        let text = Part::Text(content.as_str().unwrap_or_default().to_owned());
+        *content = parts(std::iter::once(text).chain(beside));
+    }
+    sent
+}
+
+fn parts<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Value {
+    let part = |part| match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image(image) => {
+            let url = format!("data:{};base64,{}", image.media_type(), base64(image));
+            json!({"type": "image_url", "image_url": {"url": url}})
+        }
+    };
+    parts.into_iter().map(part).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
     use crate::id::{IdMint, ToolCallId};
-    use crate::model::{RunLabel, ToolRequest};
+    use crate::model::{Images, RunLabel, ToolRequest};
 
     fn request() -> ChatRequest {
         let label = RunLabel {
@@ -142,6 +180,7 @@ mod tests {
                 id: ToolCallId::new("c1"),
                 name: "read".into(),
                 content: "ok".to_owned(),
+                images: Images::default(),
                 is_error: false,
             },
             ChatMessage::Assistant { text: "done".to_owned(), tool_calls: Vec::new() },

@@ -6,7 +6,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decoder::ChatCompletions;
-use super::fault;
+use super::fault::Holds;
 use super::relay::error_body;
 use super::request::{Dialect, body};
 use super::server::{Shared, TAIL};
@@ -77,7 +77,7 @@ async fn step(state: State) -> Option<(Result<ChatEvent, ModelError>, State)> {
 async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result<Response, ModelError> {
     let mut url = server.base.clone();
     url.set_path(&format!("{}chat/completions", server.base.path()));
-    let has_tools = !request.tools.is_empty();
+    let holds = Holds::of(&request);
     let body = body(&server.model, dialect, &request).to_string();
     // A run that goes on may append to its history without a copy.
     drop(request);
@@ -94,9 +94,7 @@ async fn send(server: &Shared, dialect: Dialect, request: ChatRequest) -> Result
     let headers = response.headers().clone();
     let said = error_body(response, server.idle).await;
     let mut error = server.refused(status, &headers, &said);
-    if has_tools && fault::refuses_tools(&error) {
-        error.message = format!("{} (the model takes no tools: choose another one)", error.message);
-    }
+    holds.explain(&mut error);
     Err(error)
 }
 

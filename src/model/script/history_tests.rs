@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::ToolRequest;
+use crate::model::{Images, ToolRequest};
 
 fn user() -> ChatMessage {
     ChatMessage::User { text: "hello".into() }
@@ -13,7 +13,13 @@ fn calls(ids: &[&str]) -> ChatMessage {
 }
 
 fn result(id: &str) -> ChatMessage {
-    ChatMessage::ToolResult { id: id.into(), name: "grep".into(), content: String::new(), is_error: false }
+    ChatMessage::ToolResult {
+        id: id.into(),
+        name: "grep".into(),
+        content: String::new(),
+        images: Images::default(),
+        is_error: false,
+    }
 }
 
 #[test]

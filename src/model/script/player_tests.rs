@@ -5,7 +5,7 @@ use tokio_test::{assert_pending, assert_ready, block_on, task};
 
 use super::*;
 use crate::id::RunId;
-use crate::model::{ChatMessage, ToolChoice};
+use crate::model::{ChatMessage, Images, ToolChoice};
 
 fn model(agents: &str) -> ScriptModel {
     let text = format!(r#"{{"anabranch_script":1,"agents":[{agents}]}}"#);
@@ -126,6 +126,7 @@ fn a_wrong_history_is_refused_before_anything_is_said() {
         id: "x".into(),
         name: "grep".into(),
         content: String::new(),
+        images: Images::default(),
         is_error: false,
     };
     request.messages = Arc::new(vec![result]);

@@ -15,6 +15,9 @@ mod bounds;
 // Retries, the gate, silence, cancel, keys.
 mod calls;
 
+// Images of results, as each protocol wants them.
+mod images;
+
 // What is logged meanwhile.
 mod log;
 
