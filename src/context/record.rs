@@ -35,6 +35,8 @@ pub(crate) struct RunRecord {
     /// Operations of this run and its descendants that may end in their own time after a cancel.
     grace_holds: AtomicUsize,
     next_call: AtomicU32,
+    /// How many messages went straight into the log in the poll of the producer that is under way. Only that poll writes it.
+    pub(crate) straight: AtomicU32,
     pub(crate) work: Work,
     pub(crate) person_waits: PersonWaits,
 }
@@ -65,6 +67,8 @@ pub(crate) struct RunState {
     pub(crate) children_usage: Usage,
     /// The limit that was gone over: the run is stopped before it begins anything new.
     pub(crate) over: Option<LimitKind>,
+    /// The limit for which a message was refused that the run wanted to say: it ends with it.
+    pub(crate) stopped: Option<LimitKind>,
     pub(crate) relayed: Relayed,
     /// Who is told of the end.
     pub(crate) told: Option<Told>,
@@ -130,6 +134,7 @@ impl RunRecord {
             live_background: AtomicUsize::new(0),
             grace_holds: AtomicUsize::new(0),
             next_call: AtomicU32::new(0),
+            straight: AtomicU32::new(0),
             work: Work::default(),
             person_waits: PersonWaits::default(),
         }

@@ -1,11 +1,12 @@
 //! Producers behind a guard: their panics are their own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::message::ProcessingMessage;
 use crate::outcome::{FailureKind, SubAgentOutcome};
-use crate::stream::{SubAgentStream, panic_text};
+use crate::stream::{Sink, SubAgentStream, panic_text};
 
 /// What a poll of a producer gave.
 pub(super) enum Step {
@@ -19,6 +20,7 @@ pub(super) enum Step {
 #[inline]
 pub(super) fn poll_guarded(
     stream: &mut Option<SubAgentStream>,
+    sink: Option<&Arc<dyn Sink>>,
     message: &mut Option<ProcessingMessage>,
     cx: &mut Context<'_>,
 ) -> Poll<Step> {
@@ -27,7 +29,7 @@ pub(super) fn poll_guarded(
         return ended(SubAgentOutcome::failed(FailureKind::Vanished, "no producer"));
     };
     // The producer is dropped after a panic and never polled again, so nobody sees what the panic left half done.
-    match catch_unwind(AssertUnwindSafe(|| producer.poll_into(cx, message))) {
+    match catch_unwind(AssertUnwindSafe(|| producer.poll_into(cx, sink, message))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(true)) => Poll::Ready(Step::Message),
         Ok(Poll::Ready(false)) => {

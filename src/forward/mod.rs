@@ -7,10 +7,12 @@ mod delegate;
 mod endings;
 mod guarded;
 mod join;
+mod live_run;
 mod pipe;
 mod relay;
 mod root_run;
 mod say;
+mod straight;
 mod timers;
 
 pub use cancel::CancelEnd;

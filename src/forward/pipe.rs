@@ -10,22 +10,21 @@ use pin_project::{pin_project, pinned_drop};
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::close::{close, close_below};
 use super::endings::{cancelled_outcome, cut_short, forced, out_of_time, stopped};
 use super::guarded::{Step, drop_guarded, poll_guarded};
 use super::join::{Joined, join};
-use super::say::{Said, append, say, say_last};
+use super::live_run::LiveRun;
+use super::say::{Said, say, say_last};
+use super::straight;
 use super::timers::Timers;
-use crate::budget::{WhenFull, WorkPermit};
-use crate::cancel::Cancelled;
+use crate::budget::WorkPermit;
 use crate::context::{BackgroundPolicy, Birth, Entered, RunRecord};
-use crate::message::{Extra, MessageBody, Queued, Scope};
 use crate::outcome::{CancelledBy, FailureKind, SubAgentOutcome};
-use crate::stream::SubAgentStream;
+use crate::stream::{Sink, SubAgentStream};
 
 /// Messages between two looks at the scheduler's cooperative budget: at a tenth of a microsecond a message, a run that is always
 /// ready lets others in after a fifth of a millisecond, and a deep tree is not polled anew for every few messages.
-const MESSAGES_A_BUDGET_UNIT: u32 = 16;
+const MESSAGES_A_BUDGET_UNIT: u32 = straight::MOST;
 
 /// Units after which a run that is always ready lets others in even where no scheduler keeps a budget: tokio's own number.
 const UNITS_A_TURN: u32 = 128;
@@ -45,6 +44,7 @@ pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forwar
     let Entered { record, birth } = child;
     Forward {
         stream: Some(stream),
+        sink: Arc::<RunRecord>::clone(&record),
         cancelled: None,
         phase: Phase::Start(birth),
         timers: None,
@@ -53,7 +53,7 @@ pub fn forward_subagent_stream(stream: SubAgentStream, child: Entered) -> Forwar
         // fan-out would outrun the retained window before anybody could read.
         since_budget: MESSAGES_A_BUDGET_UNIT,
         units: 0,
-        run: LiveRun { record, begun: false, settled: false, abandons: false },
+        run: LiveRun::of(record),
     }
 }
 
@@ -64,6 +64,8 @@ pub struct Forward {
     // The fields drop in this order: first the producer, whose children end with it, then the run itself.
     /// The producer; once the run has settled, its outcome.
     stream: Option<SubAgentStream>,
+    /// The run's record.
+    sink: Arc<dyn Sink>,
     #[pin]
     cancelled: Option<WaitForCancellationFutureOwned>,
     phase: Phase,
@@ -87,7 +89,7 @@ impl PinnedDrop for Forward {
 }
 
 /// Small, since it is moved at each poll and every waiting run has one: outcomes are boxed.
-enum Phase {
+pub(super) enum Phase {
     /// Nothing has happened yet.
     Start(Birth),
     /// The run waits for its permit.
@@ -104,16 +106,6 @@ enum Phase {
     Settled,
     /// Over.
     Done,
-}
-
-/// The run, as far as it has to be ended whatever happens: the guard.
-#[derive(Debug)]
-struct LiveRun {
-    record: Arc<RunRecord>,
-    begun: bool,
-    settled: bool,
-    /// It is dropped while something in it still holds the grace period.
-    abandons: bool,
 }
 
 impl Future for Forward {
@@ -234,7 +226,16 @@ impl Forward {
                 }
             }
             let mut message = None;
-            match poll_guarded(this.stream, &mut message, cx) {
+            straight::begin(&this.run.record);
+            let step = poll_guarded(this.stream, Some(&*this.sink), &mut message, cx);
+            match straight::end(&this.run.record) {
+                Ok(said) => *this.since_budget += said,
+                Err(limit) => {
+                    self.end(stopped(limit));
+                    return Poll::Ready(());
+                }
+            }
+            match step {
                 Poll::Ready(Step::Message) => {
                     *this.since_budget += 1;
                     if let Some(Said::Stop(limit)) = message.map(|message| say(&this.run.record, message)) {
@@ -326,7 +327,8 @@ impl Forward {
             }
             let this = self.as_mut().project();
             let mut message = None;
-            let step = if is_over { Poll::Pending } else { poll_guarded(this.stream, &mut message, cx) };
+            let step =
+                if is_over { Poll::Pending } else { poll_guarded(this.stream, None, &mut message, cx) };
             let holds = this.run.record.grace_holds();
             match step {
                 Poll::Ready(Step::Message) => {
@@ -386,107 +388,6 @@ impl Forward {
         drop_guarded(this.stream);
         *this.stream = Some(SubAgentStream::settled(outcome));
         *this.phase = Phase::Settled;
-    }
-}
-
-impl LiveRun {
-    /// The run comes into being: its first message, its place among the live ones, its permit. One that was cancelled before
-    /// never does.
-    fn begin(&mut self, birth: Birth) -> Result<Phase, SubAgentOutcome> {
-        let record = &self.record;
-        // Who must outlive it. Locked until the run is in the log and among the live, so that it ends before that one does.
-        let outlived = match record.scope() {
-            Scope::Foreground => record.parent.as_ref(),
-            Scope::Background => record.lineage().skip(1).last(),
-        };
-        let gate = outlived.map(|above| above.lock());
-        if let Some(above) = &gate
-            && (above.refuses(record.scope()) || record.token.is_cancelled())
-        {
-            let by = record.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
-            return Err(SubAgentOutcome::cancelled(by));
-        }
-        self.begun = true;
-        birth.commit();
-        // Locked before others can find it: who closes a run takes its lock first and then those above.
-        let mut state = record.lock();
-        record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
-        let wakers = append(record, &mut state, MessageBody::RunStarted(Arc::clone(&record.started)));
-        drop(state);
-        drop(gate);
-        drop(wakers);
-        let ledger = record.root.ledger();
-        if !ledger.has_permits() {
-            return Ok(Phase::Running);
-        }
-        let parent = record.parent.as_ref().filter(|_| record.scope() == Scope::Foreground);
-        let handed = parent.and_then(|parent| parent.work.wait_begins());
-        if let Some(permit) = handed.or_else(|| ledger.try_permit()) {
-            record.work.start(permit);
-            return Ok(Phase::Running);
-        }
-        say(record, Queued { waiting_for: "permit".to_owned(), extra: Extra::default() }.into());
-        let permit = ledger.permit();
-        let WhenFull::Wait(deadline) = ledger.limits().when_full else {
-            return Ok(Phase::Queued(Box::pin(std::future::ready(None))));
-        };
-        Ok(Phase::Queued(Box::pin(async move { tokio::time::timeout(deadline, permit).await.ok() })))
-    }
-
-    fn settle(&mut self, outcome: SubAgentOutcome) -> SubAgentOutcome {
-        self.settled = true;
-        close(&self.record, outcome).unwrap_or_else(|late| {
-            // Somebody outside ended the run already, because it did not end within the grace period.
-            self.record.lock().ended_outside.take().map_or(late, |outcome| *outcome)
-        })
-    }
-
-    /// The parent that waited for its last child needs a permit to go on.
-    fn resume_parent(&self) -> Option<BoxFuture<'static, ()>> {
-        let parent = self.record.parent.as_ref().filter(|_| self.child_ended()).cloned()?;
-        let permit = self.record.root.ledger().permit();
-        let resumed = async move {
-            // A parent that is cancelled goes on without one: it only ends.
-            if let Ok(permit) = parent.token.or_cancel(permit).await {
-                parent.work.start(permit);
-            }
-        };
-        Some(Box::pin(resumed))
-    }
-
-    /// Notes the end with the parent's permit. True if the parent needs one now.
-    fn child_ended(&self) -> bool {
-        let record = &self.record;
-        if !record.root.ledger().has_permits() || record.scope() != Scope::Foreground {
-            return false;
-        }
-        record.parent.as_ref().is_some_and(|parent| parent.work.wait_ended())
-    }
-}
-
-impl Drop for LiveRun {
-    fn drop(&mut self) {
-        if !self.begun || self.settled {
-            return;
-        }
-        let record = &self.record;
-        // A child that ends because its parent panicked did not fail: it ends with its parent.
-        let outcome = if std::thread::panicking() && record.parent.is_none() {
-            SubAgentOutcome::failed(FailureKind::Panic, "a panic passed through this run")
-        } else {
-            let by = if record.parent.is_some() { CancelledBy::Parent } else { CancelledBy::User };
-            let by = record.token.cancelled().unwrap_or(Cancelled { by }).by;
-            SubAgentOutcome::Cancelled { by, forced: self.abandons, partial: None }
-        };
-        // Whoever still works for this run from another task is to see that it is over.
-        record.token.cancel(CancelledBy::Parent);
-        close_below(record, false);
-        let _ = close(record, outcome);
-        if self.child_ended()
-            && let (Some(parent), Some(permit)) = (&record.parent, record.root.ledger().try_permit())
-        {
-            parent.work.start(permit);
-        }
     }
 }
 

@@ -5,9 +5,10 @@ use futures::future::{join, join_all, poll_immediate};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
-use super::{Emitter, Slot, SubAgentStream};
 use crate::message::{Chunk, MessageBody, ProcessingMessage};
 use crate::outcome::SubAgentOutcome;
+use crate::stream::SubAgentStream;
+use crate::stream::emitter::{Emitter, Slot};
 
 fn text(message: &ProcessingMessage) -> String {
     let MessageBody::Chunk(chunk) = message.body() else { panic!("{message:?}") };

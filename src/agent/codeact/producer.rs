@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
 use serde_json::{Map, Value};
 
 use super::catalogue::direct;
@@ -113,20 +112,13 @@ impl Producer for CodeAct {
                 ));
             }
         };
-        SubAgentStream::generate(|emit| async move {
-            let mut step = Step::of(&cx, cap_text(&instructions, RunSpec::TASK_BYTES));
-            emit.send(step.update("step_started")).await;
-            // Said once: they may be long.
-            step.step.instructions = None;
-            let mut inner = producer.produce(job, cx);
-            while let Some(message) = inner.next().await {
-                emit.send(message).await;
-            }
-            let outcome = inner.into_outcome();
-            let (update, result) = step.end(&outcome);
-            emit.send(update).await;
-            emit.send(result).await;
-            outcome
+        let mut step = Step::of(&cx, cap_text(&instructions, RunSpec::TASK_BYTES));
+        let started = step.update("step_started");
+        // Said once: they may be long.
+        step.step.instructions = None;
+        producer.produce(job, cx).between(started, move |outcome| {
+            let (update, result) = step.end(outcome);
+            vec![update.into(), result.into()]
         })
     }
 }

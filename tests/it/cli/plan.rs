@@ -165,7 +165,12 @@ fn limits_and_signals_end_a_graph_like_any_run() {
     assert_eq!(attempts.iter().filter(|update| update["phase"] == "generation").count(), 1);
     #[cfg(unix)]
     {
-        let running = Running::until(scripted(&script, &args), |message| message["type"] == "chunk");
+        // When both of its nodes are at work.
+        let chunks = std::cell::Cell::new(0);
+        let running = Running::until(scripted(&script, &args), |message| {
+            chunks.set(chunks.get() + u32::from(message["type"] == "chunk"));
+            chunks.get() == 2
+        });
         running.signal("INT");
         let ran = running.end().verified();
         assert_eq!((ran.status, ran.of_kind("run_finished").len()), (130, 3), "{}", ran.stderr);
