@@ -1,16 +1,17 @@
 //! The pipe by the acceptance criteria of the original's core (AC) and of the improved design (AX).
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use anabranch::budget::{Limit, TreeLimits};
+use anabranch::budget::{Limit, RunLimits, TreeLimits};
 use anabranch::bus::{From, Journal, Retain};
 use anabranch::cancel::CancelToken;
 use anabranch::context::{Root, enter_subagent_depth};
 use anabranch::forward::forward_subagent_stream;
 use anabranch::message::{MessageBody, ProcessingMessage};
-use anabranch::outcome::{CancelledBy, FailureKind};
+use anabranch::outcome::{CancelledBy, FailureKind, LimitKind};
 use anabranch::testing::{TestRoot, check_sub_agent, timeline};
 use anabranch::tree::{Delivery, RunTree};
 use anabranch::{Chunk, SubAgentOutcome, SubAgentStream};
@@ -119,6 +120,71 @@ fn ac13_an_endless_producer_polled_by_hand_can_be_cancelled() {
     drop(ended);
     assert!(produced.load(Ordering::SeqCst) < 10_000);
     test.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_goes_on_in_the_poll_in_which_its_message_came_into_the_log() {
+    let test = TestRoot::new();
+    let root = test.root().clone();
+    let log = test.root().clone();
+    let run = root.run(spec(), |_| {
+        does(|emit| async move {
+            let mut polls = 0_u64;
+            let mut talk = Box::pin(async move {
+                for said in 1..=160 {
+                    emit.send(Chunk::text("x")).await;
+                    assert_eq!(log.bus().next_seq(), said + 1);
+                }
+            });
+            poll_fn(|cx| {
+                polls += 1;
+                talk.as_mut().poll(cx)
+            })
+            .await;
+            SubAgentOutcome::completed(polls)
+        })
+    });
+    let outcome = run.settle().await;
+    // Each seventeenth goes the long way, on which the pipe looks around.
+    assert_eq!(outcome.result(), Some(&json!(10)));
+    test.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_does_not_go_on_behind_a_message_that_ends_its_run() {
+    let went_on = Arc::new(AtomicUsize::new(0));
+    let limits = RunLimits { tool_calls: Limit::At(2), ..RunLimits::default() };
+    for is_cancelled in [false, true] {
+        let test = TestRoot::new();
+        let went_on = Arc::clone(&went_on);
+        let run = test.root().run(spec().limited(limits), |cx| {
+            does(|emit| async move {
+                if is_cancelled {
+                    cx.token().cancel(CancelledBy::User);
+                }
+                for index in 0..3 {
+                    emit.send(call(index, "c", "tool")).await;
+                }
+                went_on.fetch_add(1, Ordering::SeqCst);
+                SubAgentOutcome::completed("all the same")
+            })
+        });
+        let outcome = run.settle().await;
+        match is_cancelled {
+            true => assert!(matches!(outcome, SubAgentOutcome::Cancelled { .. }), "{outcome:?}"),
+            false => assert!(
+                matches!(outcome, SubAgentOutcome::Stopped { limit: Some(LimitKind::ToolCalls), .. }),
+                "{outcome:?}"
+            ),
+        }
+        let calls = test
+            .finish()
+            .iter()
+            .filter(|message| matches!(message.body(), MessageBody::ToolCallUpdate(_)))
+            .count();
+        assert_eq!(calls, if is_cancelled { 1 } else { 2 });
+    }
+    assert_eq!(went_on.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
