@@ -48,8 +48,9 @@ use crate::outcome::{FailureKind, StepReport, SubAgentOutcome, settle_step_resul
 #[must_use = "a sub-agent does nothing until it is polled"]
 pub struct SubAgentStream {
     producer: Option<Pin<Box<dyn Producer>>>,
-    /// Before the end what the last step result that settles says, then the outcome.
-    settlement: Option<SubAgentOutcome>,
+    /// Before the end what the last step result that settles says, then the outcome. Boxed, since most streams that there are have none
+    /// yet.
+    settlement: Option<Box<SubAgentOutcome>>,
     has_schema: bool,
 }
 
@@ -93,7 +94,7 @@ impl SubAgentStream {
 
     /// A sub-agent that has already settled.
     pub fn settled(outcome: SubAgentOutcome) -> Self {
-        Self { producer: None, settlement: Some(outcome), has_schema: false }
+        Self { producer: None, settlement: Some(Box::new(outcome)), has_schema: false }
     }
 
     /// Builds a sub-agent; a builder that fails or panics gives one that settles as failed.
@@ -129,7 +130,7 @@ impl SubAgentStream {
     /// An outcome that the producer declares counts; otherwise its last `step_result` that settles; otherwise it has vanished.
     #[must_use]
     pub fn outcome(&self) -> Option<&SubAgentOutcome> {
-        if self.producer.is_some() { None } else { self.settlement.as_ref() }
+        if self.producer.is_some() { None } else { self.settlement.as_deref() }
     }
 
     /// Drains the messages and returns the outcome.
@@ -145,7 +146,7 @@ impl SubAgentStream {
     /// The outcome of a stream that has ended; of one that has not, what its end would be if it came now.
     pub(crate) fn into_outcome(mut self) -> SubAgentOutcome {
         self.end(None);
-        self.settlement.unwrap_or_else(vanished)
+        self.settlement.map_or_else(vanished, |outcome| *outcome)
     }
 
     /// As `poll_next`: true if there is a message, which then lies in `message`. With a sink, what its block says on the way may have
@@ -164,7 +165,7 @@ impl SubAgentStream {
                     let report = StepReport { error: step.error.as_deref(), result: Some(&step.result) };
                     // The last one that settles counts; one that does not settle clears nothing.
                     if let Some(settlement) = settle_step_result(report, self.has_schema) {
-                        self.settlement = Some(settlement);
+                        self.settlement = Some(Box::new(settlement));
                     }
                 }
                 Poll::Ready(true)
@@ -179,7 +180,7 @@ impl SubAgentStream {
     fn end(&mut self, declared: Option<SubAgentOutcome>) {
         self.producer = None;
         if declared.is_some() || self.settlement.is_none() {
-            self.settlement = Some(declared.unwrap_or_else(vanished));
+            self.settlement = Some(Box::new(declared.unwrap_or_else(vanished)));
         }
     }
 }

@@ -60,8 +60,8 @@ pub(crate) struct RunState {
     /// How somebody else than its own pipe ended the run.
     pub(crate) ended_outside: Option<Box<SubAgentOutcome>>,
     pub(crate) late: u64,
-    /// What its terminal says.
-    pub(crate) counters: Option<FinalCounters>,
+    /// What its terminal says. Boxed, as whatever only the end needs: there may be very many runs that wait.
+    pub(crate) counters: Option<Box<FinalCounters>>,
     /// What the turn that is under way used so far; charged when it finishes, or when the run does.
     pub(crate) turn_usage: Usage,
     pub(crate) children_usage: Usage,

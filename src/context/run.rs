@@ -77,7 +77,7 @@ impl RunContext {
     /// What the run came to in numbers, as its terminal says it; none before it has settled.
     #[must_use]
     pub fn final_counters(&self) -> Option<FinalCounters> {
-        self.0.lock().counters
+        self.0.lock().counters.as_deref().copied()
     }
 
     /// The run's cancellation.

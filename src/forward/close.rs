@@ -82,7 +82,7 @@ fn close_locked(
     }
     // Before the append: from here on the log has this run's last word, and a message that comes meanwhile is late.
     state.closed = true;
-    state.counters = Some(counters);
+    state.counters = Some(Box::new(counters));
     state.ended_outside = from_outside.then(|| Box::new(outcome.clone()));
     let terminal: MessageBody = RunFinished::new(outcome.clone(), counters).into();
     wakers.add(append(record, &mut state, terminal));
