@@ -153,7 +153,7 @@ impl Sink for Log {
             return Taken::No;
         }
         list.extend(message.take().as_ref().map(text));
-        if list.len() % 5 == 0 { Taken::Wait } else { Taken::GoOn }
+        if list.len().is_multiple_of(5) { Taken::Wait } else { Taken::GoOn }
     }
 }
 
