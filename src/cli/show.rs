@@ -159,8 +159,8 @@ impl Screen {
                 }
             }
         }
-        if let Some(asker) = &mut asker {
-            asker.end(&mut tree);
+        if let Some(asker) = asker.as_mut().filter(|_| printed.is_ok()) {
+            printed = asker.unanswered(&mut tree);
         }
         if printed.is_ok() {
             printed = tree.finish();

@@ -93,12 +93,7 @@ impl Asker {
     pub(in crate::cli) fn take<W: Write>(&mut self, step: Step, tree: &mut LiveTree<W>) -> io::Result<bool> {
         match step {
             Step::Asked(ask) => self.open = Some(Open { ask, is_shown: false, edits: false, hint: None }),
-            Step::Closed => {
-                let is_late =
-                    |open: &Open| self.root.clock().now().since(open.ask.asked) >= open.ask.question.deadline;
-                let why = if self.open.as_ref().is_some_and(is_late) { LATE } else { WITHDRAWN };
-                self.close(why, tree)?;
-            }
+            Step::Closed => self.unanswered(tree)?,
             Step::Typed(Ok(Typed::Line(line))) => {
                 tree.typed(width(&line));
                 self.said(&line, tree)?;
@@ -154,8 +149,20 @@ impl Asker {
         }
     }
 
-    /// The tree has ended, or nobody can be asked: what was half typed is nobody's.
-    pub(in crate::cli) fn end<W: Write>(&mut self, tree: &mut LiveTree<W>) {
+    /// The question is over, as it is when its tree has ended: what became of it is told.
+    ///
+    /// # Errors
+    ///
+    /// Those of the terminal.
+    pub(in crate::cli) fn unanswered<W: Write>(&mut self, tree: &mut LiveTree<W>) -> io::Result<()> {
+        let is_late =
+            |open: &Open| self.root.clock().now().since(open.ask.asked) >= open.ask.question.deadline;
+        let why = if self.open.as_ref().is_some_and(is_late) { LATE } else { WITHDRAWN };
+        self.close(why, tree)
+    }
+
+    /// Nobody can be asked any more: what was half typed is nobody's.
+    fn end<W: Write>(&mut self, tree: &mut LiveTree<W>) {
         if self.open.take().is_some_and(|open| open.is_shown) {
             self.keyboard.forget();
         }

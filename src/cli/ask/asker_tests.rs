@@ -57,7 +57,7 @@ impl Desk {
             let step = self.asker.next().await;
             self.asker.take(step, &mut self.tree).unwrap();
         }
-        self.asker.end(&mut self.tree);
+        self.asker.unanswered(&mut self.tree).unwrap();
         drop(self.asker);
         self.test.finish();
         let heard = outcome.result().and_then(Value::as_array).cloned().unwrap_or_default();
@@ -131,6 +131,31 @@ async fn a_question_that_is_too_late_is_taken_off_with_what_was_half_typed() {
             "? main › b (subtask) asked for write_file (Writing) → nobody answered in time",
         ]
     );
+}
+
+/// A busy machine hears of the end of the tree before it hears that the question is over.
+#[tokio::test(start_paused = true)]
+async fn what_became_of_a_question_is_told_when_its_tree_ends_first() {
+    let Desk { test, mut asker, mut tree, fingers: _fingers } = Desk::new();
+    let questions = vec![("a", writes().within(Duration::from_secs(5)))];
+    let mut run = std::pin::pin!(asking(test.root(), questions).settle());
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut run => break,
+            step = asker.next(), if !asker.is_open() => {
+                asker.take(step, &mut tree).unwrap();
+                asker.draw(&mut tree, Timestamp::default()).unwrap();
+            }
+        }
+    }
+    assert!(asker.is_open());
+    asker.unanswered(&mut tree).unwrap();
+    assert!(!asker.is_open());
+    let told = "? main › a (subtask) asked for write_file (Writing) → nobody answered in time";
+    assert_eq!(tree.above(), [told]);
+    drop(asker);
+    test.finish();
 }
 
 #[tokio::test]

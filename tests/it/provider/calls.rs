@@ -88,9 +88,14 @@ async fn a_server_that_only_keeps_the_connection_alive_is_waited_for_so_long_and
         ("anthropic:m", "", "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
         ("ollama:m", "", "{\"message\":{\"content\":\"\"},\"done\":false}\n"),
     ];
-    let asked = cases.map(async |(name, body, drip)| {
+    // And their clients are there before the first is asked: to make one takes the thread for longer than a drip.
+    let made = cases.map(async |(name, body, drip)| {
         let mock = Mock::new(vec![Answer::sse(body).drips(drip)]).await;
         let model = mock.builder(name).idle_timeout(Duration::from_millis(500)).build_with(|_| None).unwrap();
+        (name, body, drip, mock, model)
+    });
+    let made = futures::future::join_all(made).await;
+    let asked = made.into_iter().map(async |(name, body, drip, _mock, model)| {
         let told = ask(&model, hello()).await;
         assert!(
             told.end.starts_with("timeout: nothing of the answer from http://127.0.0.1")
