@@ -111,8 +111,28 @@ impl SubAgentStream {
         Self { producer: Some(Box::pin(producer)), settlement: None, has_schema: false }
     }
 
-    /// The same with a message before it, and others after it that its outcome decides about.
-    pub(crate) fn between<F>(self, before: impl Into<ProcessingMessage>, after: F) -> Self
+    /// The same with a message before it, and others after it that its outcome decides about: for a producer that tells something
+    /// about another one's work. What that says passes through unchanged, and its outcome stays.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use anabranch::message::{MessageBody, Severity};
+    /// use anabranch::{Chunk, SubAgentOutcome, SubAgentStream};
+    ///
+    /// let log = |text: &str| MessageBody::log("step", Severity::Info, text);
+    /// let work = SubAgentStream::generate(|emit| async move {
+    ///     emit.send(Chunk::text("hello")).await;
+    ///     SubAgentOutcome::completed("done")
+    /// });
+    /// let told = work.between(log("begins"), move |outcome| {
+    ///     vec![log(if outcome.is_ok() { "succeeded" } else { "failed" }).into()]
+    /// });
+    /// # tokio_test::block_on(async {
+    /// assert!(told.settle().await.is_ok());
+    /// # });
+    /// ```
+    pub fn between<F>(self, before: impl Into<ProcessingMessage>, after: F) -> Self
     where
         F: FnOnce(&SubAgentOutcome) -> Vec<ProcessingMessage> + Send + 'static,
     {
