@@ -37,10 +37,13 @@ impl LiveRun {
             Scope::Foreground => record.parent.as_ref(),
             Scope::Background => record.lineage().skip(1).last(),
         };
+        // Its parent too, whose call it is born in: somebody else may be about to close that. From below upwards, as those who close.
+        let parent = record.parent.as_ref();
+        let parent = parent.filter(|parent| outlived.is_some_and(|above| !Arc::ptr_eq(parent, above)));
+        let parent = parent.map(|parent| parent.lock());
         let gate = outlived.map(|above| above.lock());
-        if let Some(above) = &gate
-            && (above.refuses(record.scope()) || record.token.is_cancelled())
-        {
+        let mut above = gate.iter().chain(&parent);
+        if above.any(|above| above.refuses(record.scope())) || gate.is_some() && record.token.is_cancelled() {
             let by = record.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
             return Err(SubAgentOutcome::cancelled(by));
         }
@@ -51,7 +54,7 @@ impl LiveRun {
         record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
         let wakers = append(record, &mut state, MessageBody::RunStarted(Arc::clone(&record.started)));
         drop(state);
-        drop(gate);
+        drop((gate, parent));
         drop(wakers);
         let ledger = record.root.ledger();
         if !ledger.has_permits() {
@@ -118,6 +121,8 @@ impl Drop for LiveRun {
         };
         // Whoever still works for this run from another task is to see that it is over.
         record.token.cancel(CancelledBy::Parent);
+        // What is about to begin below is there before this, and is closed, or finds this.
+        record.lock().settling = true;
         close_below(record, false);
         let _ = close(record, outcome);
         if self.child_ended()
