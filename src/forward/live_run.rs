@@ -37,13 +37,17 @@ impl LiveRun {
             Scope::Foreground => record.parent.as_ref(),
             Scope::Background => record.lineage().skip(1).last(),
         };
-        // Its parent too, whose call it is born in: somebody else may be about to close that. From below upwards, as those who close.
+        // Its parent too, whose call it is born in: somebody else may be about to close that, because of a cancel. From below upwards,
+        // as those who close.
         let parent = record.parent.as_ref();
         let parent = parent.filter(|parent| outlived.is_some_and(|above| !Arc::ptr_eq(parent, above)));
-        let parent = parent.map(|parent| parent.lock());
+        let begets = parent.map(|parent| (parent.lock(), parent));
         let gate = outlived.map(|above| above.lock());
-        let mut above = gate.iter().chain(&parent);
-        if above.any(|above| above.refuses(record.scope())) || gate.is_some() && record.token.is_cancelled() {
+        let is_orphan =
+            begets.as_ref().is_some_and(|(state, parent)| state.closed && parent.token.is_cancelled());
+        if let Some(above) = &gate
+            && (is_orphan || above.refuses(record.scope()) || record.token.is_cancelled())
+        {
             let by = record.token.cancelled().map_or(CancelledBy::Parent, |cancelled| cancelled.by);
             return Err(SubAgentOutcome::cancelled(by));
         }
@@ -54,7 +58,7 @@ impl LiveRun {
         record.root.live().insert(record.origin.run_id.clone(), Arc::clone(record));
         let wakers = append(record, &mut state, MessageBody::RunStarted(Arc::clone(&record.started)));
         drop(state);
-        drop((gate, parent));
+        drop((gate, begets));
         drop(wakers);
         let ledger = record.root.ledger();
         if !ledger.has_permits() {
