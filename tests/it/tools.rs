@@ -197,21 +197,21 @@ async fn only_the_call_that_needs_time_is_given_it() {
         async move {
             loop {
                 counted.fetch_add(1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     });
-    let both = json!({ "tool_calls": [call("steps", json!({})), call("chaos_busy", json!({ "ms": 120 }))] });
+    let both = json!({ "tool_calls": [call("steps", json!({})), call("chaos_busy", json!({ "ms": 240 }))] });
     let played = root(json!([both])).tools(all_tools().with(tool).unwrap()).cancel_when(is_busy).await;
     assert!(steps.load(Ordering::SeqCst) <= 2, "{steps:?}");
     played.is(&[
         "root started",
         "root turn 1 tool_calls",
         "root call 0 steps {}",
-        "root call 1 chaos_busy {\"ms\":120}",
+        "root call 1 chaos_busy {\"ms\":240}",
         "root call 1 chaos_busy: busy",
         "root result 0 error {\"error\":\"cancelled\",\"message\":\"the run was cancelled before this call ended\"}",
-        "root result 1 ok {\"result\":\"was busy for 120 ms\"}",
+        "root result 1 ok {\"result\":\"was busy for 240 ms\"}",
         "root cancelled by user",
     ]);
 }
