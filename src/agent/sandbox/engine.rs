@@ -10,11 +10,12 @@ use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
 use super::blank::Blank;
 use super::diagnose::{FILE, declaration, rebase};
-use super::encode::{result_text, shown, titled};
+use super::encode::{levels, result_text, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
 use super::program::Program;
 use super::surface::{imported, refused_import, wrap};
+use crate::message::MAX_LEVELS;
 
 /// Tells an engine that it is to stop, from any thread.
 #[derive(Debug)]
@@ -310,11 +311,17 @@ impl Engine {
 
     fn fitting(&self, text: String) -> Result<String, GuestError> {
         let (chars, max) = (text.chars().count(), self.program.limits.output_chars);
-        if chars <= max {
+        let text = if chars > max {
+            format!("the result has {chars} characters, and a program may return {max}: return less of it")
+        } else if levels(&text) > MAX_LEVELS {
+            // No reader of the log, and none of the result, reads what is much deeper.
+            format!(
+                "the result nests {} levels deep, and a program may return {MAX_LEVELS}: put its parts side by side",
+                levels(&text)
+            )
+        } else {
             return Ok(text);
-        }
-        let text =
-            format!("the result has {chars} characters, and a program may return {max}: return less of it");
+        };
         Err(GuestError::new(GuestErrorKind::Threw, text))
     }
 }
