@@ -146,7 +146,14 @@ impl Driver {
                     },
                 },
                 Action::RunCalls(calls) => match self.run_calls(calls).await {
-                    Ok(results) => machine.calls_ended(results),
+                    Ok(results) => {
+                        let next = machine.calls_ended(results);
+                        // What was handed in during the turn and did not end the run is over.
+                        if !matches!(next, Action::Finish(_)) {
+                            self.cx.accept_result(None);
+                        }
+                        next
+                    }
                     Err(outcome) => return outcome,
                 },
                 Action::BackOff { attempt, delay, reason } => {
