@@ -9,7 +9,7 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
 use super::blank::Blank;
-use super::diagnose::{FILE, declaration, rebase};
+use super::diagnose::{FILE, declaration, null_character, rebase};
 use super::encode::{levels, result_text, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
@@ -214,6 +214,9 @@ impl Engine {
     }
 
     fn begin<'js>(&self, ctx: &Ctx<'js>) -> Result<(), GuestError> {
+        if let Some(error) = null_character(&self.program.code) {
+            return Err(error);
+        }
         let names = self.program.surface.mentioned(&self.program.code);
         match eval(ctx, wrap(&self.program.code, &names)) {
             Ok(main) => {
@@ -335,6 +338,9 @@ const COMPILING: Duration = Duration::from_secs(1);
 ///
 /// Why not.
 pub(crate) fn compile(program: Program) -> Result<(), GuestError> {
+    if let Some(error) = null_character(&program.code) {
+        return Err(error);
+    }
     let stop = Arc::new(Stop::after(COMPILING));
     let engine = Engine::new(program, stop, Box::new(|_| {})).map_err(|ended| match ended.result {
         Err(error) => error,
