@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch::agent::Detached;
 use anabranch::agent::codeact::CodeAct;
 use anabranch::agent::script::ScriptRun;
 use anabranch::budget::{Limit, RunLimits};
-use anabranch::context::Root;
+use anabranch::context::{Reply, Root};
 use anabranch::message::{MessageBody, ProcessingMessage};
 use anabranch::outcome::CancelledBy;
 use anabranch::testing::{TestRoot, timeline};
-use anabranch::tool::{ToolReply, Toolset, chaos, tool_fn};
+use anabranch::tool::{Policy, ToolReply, Toolset, chaos, tool_fn};
 use anabranch::tree::RunTree;
 use anabranch::{Agent, SubAgentOutcome};
 use futures::FutureExt;
@@ -99,6 +100,57 @@ async fn an_action_of_the_same_turn_takes_no_result_back() {
     assert_eq!(played.end_of("root"), "done \"handed in\"", "{}", played.timeline());
 }
 
+/// Hands in its name, after so long.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Late {
+    name: String,
+    ms: u64,
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_results_of_a_turn_the_same_one_counts_whether_or_not_it_is_cut_short() {
+    let tools = || {
+        let tool = tool_fn("late", "Hands in.", |Late { name, ms }: Late, _| async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            ToolReply::finishing(json!(name))
+        });
+        all_tools().with(tool).unwrap()
+    };
+    let limits = RunLimits { wall: Limit::At(Duration::from_secs(5)), ..RunLimits::default() };
+    for (one, other) in [(1, 2), (2, 1), (1, 1)] {
+        for last in [
+            json!({ "name": "chaos_sleep", "arguments": { "ms": 3 } }),
+            json!({ "name": "chaos_hang", "arguments": {} }),
+        ] {
+            let turn = json!({ "tool_calls": [
+                { "name": "late", "arguments": { "name": "a", "ms": one } },
+                { "name": "late", "arguments": { "name": "b", "ms": other } },
+                last,
+            ] });
+            let played =
+                Stage::new(json!([{ "turns": [turn] }])).tools(tools()).run_limits(limits).play().await;
+            assert_eq!(played.end_of("root"), "done \"a\"", "{}", played.timeline());
+        }
+    }
+}
+
+#[tokio::test]
+async fn code_with_a_null_character_is_told_where() {
+    let agents = json!([{ "turns": [{ "code": "const a = 1\nreturn '\u{0}'" }, { "text": "done" }] }]);
+    let played = Stage::new(agents).produced_by(CodeAct::default()).play().await;
+    let read = played.model.requests();
+    let observation: Value = serde_json::from_str(results(&read[1])[0]).unwrap();
+    let error = observation["error"].as_str().unwrap();
+    assert!(error.contains("line 2 has a null character"), "{observation}");
+    // In values it is a character like others.
+    let agents = json!([{ "turns": [{ "code": "log('a\\0b'); try { await tools.chaos_error({ message: 'x\\0y' }) } catch (e) { return { [e.message]: 'z\\0' } }" }, { "text": "done" }] }]);
+    let played = Stage::new(agents).produced_by(CodeAct::default()).play().await;
+    let read = played.model.requests();
+    let observation: Value = serde_json::from_str(results(&read[1])[0]).unwrap();
+    assert_eq!(observation["result"], json!({ "tools.chaos_error: x\u{0}y": "z\u{0}" }), "{observation}");
+    assert_eq!(observation["logs"], json!(["a\u{0}b"]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_failed_hands_in_nothing() {
     let failing = || {
@@ -146,7 +198,8 @@ fn busy(code: &str) -> Agent {
 async fn a_program_may_be_dropped_at_any_poll() {
     for code in BUSY {
         for seed in [None, Some(7)] {
-            for polls in (0..8).chain([20, 40]) {
+            let polls = if seed.is_some() { vec![1, 4] } else { vec![0, 1, 2, 3, 4, 6, 9, 20, 40] };
+            for polls in polls {
                 let builder = Root::builder();
                 let test = TestRoot::of(match seed {
                     Some(seed) => builder.seed(seed),
@@ -170,7 +223,7 @@ async fn a_program_may_be_dropped_at_any_poll() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_may_be_cancelled_at_any_time() {
-    for round in 0..12_u64 {
+    for round in 0..6_u64 {
         let mut tasks = Vec::new();
         for (at, code) in BUSY.iter().enumerate() {
             let code = *code;
@@ -178,7 +231,8 @@ async fn a_program_may_be_cancelled_at_any_time() {
                 let test = TestRoot::of(Root::builder());
                 let (root, run) = (test.root().clone(), busy(code).run(test.root(), "work"));
                 let cancels = async {
-                    tokio::time::sleep(Duration::from_micros((round * 977 + at as u64 * 613) % 9_000)).await;
+                    tokio::time::sleep(Duration::from_micros((round * 1_553 + at as u64 * 613) % 9_000))
+                        .await;
                     root.cancel_all(CancelledBy::User).await
                 };
                 let both = async { tokio::join!(run.settle(), cancels) };
@@ -190,5 +244,68 @@ async fn a_program_may_be_cancelled_at_any_time() {
         for task in tasks {
             task.await.unwrap();
         }
+    }
+}
+
+/// A root of several programs at once, one of which may block, beside background runs and a question.
+fn crowd() -> Value {
+    let child =
+        |name: &str| json!({ "name": "run_subtask", "arguments": { "description": name, "prompt": name } });
+    let started =
+        |name: &str| json!({ "name": "start_subtask", "arguments": { "description": name, "prompt": name } });
+    let code = |title: &str, code: &str| json!({ "when": { "title": title }, "turns": [{ "code": code }, { "text": "done" }] });
+    json!([
+        code("^asks$", "try { await tools.chaos_error({ message: 'asked' }) } catch (e) { return e.code }"),
+        code("^blocks$", "for (let i = 0; i < 3e6; i++); await sleep(0); return 1"),
+        code("^calls$", "for (let i = 0; i < 30; i++) await search_tools('x'); await Promise.all([1, 2, 3].map(ms => tools.chaos_sleep({ ms }))); return 2"),
+        code("^starts$", "const a = await tools.start_subtask({ description: 'calls', prompt: 'calls' }); return await tools.wait_subtasks({})"),
+        code("^waits$", "await tools.run_subtask({ description: 'calls', prompt: 'calls' }); return await finish({ n: 1 })"),
+        { "when": { "depth": 0 }, "turns": [
+            { "tool_calls": [started("starts"), started("blocks"), child("asks"), child("blocks"), child("calls"), child("waits")] },
+            { "tool_calls": [{ "name": "wait_subtasks", "arguments": {} }] },
+            { "text": "done" },
+        ] },
+    ])
+}
+
+async fn play_crowd(cancel_after: Option<u64>) -> String {
+    let stage = Stage::new(crowd()).produced_by(CodeAct::default());
+    let stage = stage.tools(Detached::new().add_to(&all_tools()).unwrap());
+    let stage = stage.policy(Policy::default().ask(["chaos_error"])).root(|builder| builder.seed(11));
+    let played = stage.play_beside(|root| {
+        let mut asks = root.asks();
+        async move {
+            let answers = async {
+                while let Some(ask) = asks.next().await {
+                    let _ = root.answer(&ask.request_id, Reply::allow());
+                }
+            };
+            let cancels = async {
+                if let Some(micros) = cancel_after {
+                    tokio::time::sleep(Duration::from_micros(micros)).await;
+                    root.cancel_all(CancelledBy::User).await;
+                }
+            };
+            tokio::join!(answers, cancels);
+        }
+    });
+    // `play_beside` holds the log against the invariants.
+    tokio::time::timeout(Duration::from_secs(60), played).await.expect("it hangs").timeline()
+}
+
+#[tokio::test]
+async fn a_crowd_that_keeps_step_ends_whenever_it_is_cancelled() {
+    let whole = play_crowd(None).await;
+    assert!(whole.ends_with("root done \"done\"\n"), "{whole}");
+    for round in 0..10_u64 {
+        play_crowd(Some(round * round * 3_600)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_keeps_step_ends_on_several_threads() {
+    for round in 0..4_u64 {
+        let task = tokio::spawn(play_crowd((round > 0).then_some(round * 18_000)));
+        task.await.unwrap();
     }
 }
