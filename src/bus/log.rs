@@ -116,10 +116,14 @@ impl EventBus {
         self.wakers(&mut log)
     }
 
-    /// Brings a body within the bound on one message; its size.
+    /// Brings a body within the bounds on one message; its size.
     #[inline]
     fn cap(&self, body: &mut MessageBody) -> usize {
-        let (bytes, max) = (body.approx_bytes(), self.retain.message_bytes);
+        let (mut bytes, max) = (body.approx_bytes(), self.retain.message_bytes);
+        if body.is_too_deep(bytes) {
+            *body = std::mem::replace(body, Chunk::default().into()).flattened();
+            bytes = body.approx_bytes();
+        }
         if bytes <= max {
             return bytes;
         }

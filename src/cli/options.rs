@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use super::args::{BackgroundPolicy, HostArgs, LimitArgs, RunArgs, RunOutput, San
 use super::read::read_text;
 use crate::budget::Limit;
 use crate::model::ProviderName;
-use crate::tool::{Effect, Rule};
+use crate::tool::{Effect, Rule, Schema};
 
 /// What `run` is to do.
 #[derive(Debug)]
@@ -247,9 +248,10 @@ fn schema(path: &Path) -> Result<Value, UsageError> {
         read_text(path, SCHEMA_BYTES, false).map_err(|unreadable| fail(unreadable.what, unreadable.fix))?;
     let schema: Value = serde_json::from_str(&text)
         .map_err(|error| fail(format!("not JSON: {error}"), "write a JSON schema into it"))?;
-    jsonschema::validator_for(&schema)
+    // As its run will, so that nothing begins that could not end well.
+    let compiled = Schema::compile(Arc::new(schema), "the result")
         .map_err(|error| fail(format!("not a JSON schema: {error}"), "see https://json-schema.org"))?;
-    Ok(schema)
+    Ok(Value::clone(compiled.value()))
 }
 
 /// Reads the task. Blanks alone are none.

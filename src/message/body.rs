@@ -49,6 +49,10 @@ macro_rules! bodies {
                     [$(self.$key.weight(),)* $(self.$opt_key.weight(),)* self.extra.weight()]
                 }
 
+                fn nests_within(&self, levels: usize) -> bool {
+                    true $(&& self.$key.nests_within(levels))* $(&& self.$opt_key.nests_within(levels))*
+                }
+
                 fn cut(&mut self, max: usize) {
                     $(self.$key.cut(max);)*
                     $(self.$opt_key.cut(max);)*
@@ -99,6 +103,14 @@ macro_rules! bodies {
                     Self::Chunk(chunk) => sum(&[chunk.content.len(), chunk.meta.as_ref().map_or(0, |meta| meta.weight())]),
                     $(Self::$name(body) => sum(&body.weight()),)*
                     Self::Other(body) => sum(&[body.kind.len(), body.fields.weight()]),
+                }
+            }
+
+            /// Whether its values are at most so many levels deep.
+            pub(super) fn nests_within(&self, levels: usize) -> bool {
+                match self {
+                    $(Self::$name(body) => body.nests_within(levels),)*
+                    Self::Chunk(_) | Self::Other(_) => true,
                 }
             }
 

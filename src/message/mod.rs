@@ -21,5 +21,7 @@ pub use body::{
 pub use nesting::{Nesting, Origin, Timestamp};
 pub use parts::{Chunk, ChunkMeta, Extra, FinalCounters, OtherBody, Scope, Severity, StepRef, TaskRef, Todo};
 pub use processing::ProcessingMessage;
-pub(crate) use size::{cap_map, cap_text, cap_value, map_bytes, value_bytes};
+#[cfg(feature = "codeact")]
+pub(crate) use size::MAX_LEVELS;
+pub(crate) use size::{cap_map, cap_text, cap_value, map_bytes, nests_within, value_bytes};
 pub use tag::Tag;

@@ -10,8 +10,15 @@ use super::parts::{Chunk, ChunkMeta, Extra, Scope, Severity, StepRef, TaskRef, T
 use crate::id::ToolCallId;
 use crate::outcome::{CancelledBy, FailureKind, LimitKind, OutcomeKind, StopClass, StopReason, Usage};
 
+/// What a list or an object costs besides what is in it, in bytes.
+const LEVEL: usize = 24;
+
 /// What a message costs besides its texts, in bytes: the message, its pointers and their counters.
 const OVERHEAD: usize = 160;
+
+/// How deep a value nests in a log, itself counted: what is deeper stands there as its text. Readers of JSON give up at 128 levels, and
+/// whoever puts a message into one of its own needs some.
+pub(crate) const MAX_LEVELS: usize = 100;
 
 /// Parts up to this size are left whole: names, labels, titles.
 const SMALL: usize = 64;
@@ -30,6 +37,20 @@ impl MessageBody {
 
     fn parts_bytes(&self) -> usize {
         self.weigh(|parts| parts.iter().sum())
+    }
+
+    /// Whether a body of this many bytes holds a value that nests deeper than a log may hold. Each level weighs something, so of most the
+    /// size tells.
+    #[inline]
+    pub(crate) fn is_too_deep(&self, bytes: usize) -> bool {
+        bytes > OVERHEAD + LEVEL * MAX_LEVELS && !self.nests_within(MAX_LEVELS)
+    }
+
+    /// The same body with the texts of what nests too deep in its place.
+    #[must_use]
+    #[cold]
+    pub(crate) fn flattened(self) -> Self {
+        self.cut(usize::MAX)
     }
 
     /// The same body, or, if it is larger than `max` bytes, one whose long texts are cut at a marker that names both
@@ -75,8 +96,13 @@ pub(super) trait Weigh {
     /// About how many bytes it holds beside its own.
     fn weight(&self) -> usize;
 
-    /// Cuts it to `max` bytes and a marker.
+    /// Cuts it to `max` bytes and a marker, and to [`MAX_LEVELS`].
     fn cut(&mut self, max: usize);
+
+    /// Whether it is at most so many levels deep.
+    fn nests_within(&self, _: usize) -> bool {
+        true
+    }
 }
 
 macro_rules! weightless {
@@ -133,7 +159,12 @@ impl Weigh for Value {
     }
 
     fn cut(&mut self, max: usize) {
+        flatten(self, MAX_LEVELS);
         *self = cap_value(std::mem::take(self), max.max(SMALL));
+    }
+
+    fn nests_within(&self, levels: usize) -> bool {
+        nests_within(self, levels)
     }
 }
 
@@ -143,7 +174,12 @@ impl Weigh for Map<String, Value> {
     }
 
     fn cut(&mut self, max: usize) {
+        self.values_mut().for_each(|value| flatten(value, MAX_LEVELS - 1));
         *self = cap_map(std::mem::take(self), max.max(SMALL));
+    }
+
+    fn nests_within(&self, levels: usize) -> bool {
+        self.values().all(|value| nests_within(value, levels.saturating_sub(1)))
     }
 }
 
@@ -153,9 +189,13 @@ impl Weigh for Arc<Map<String, Value>> {
     }
 
     fn cut(&mut self, max: usize) {
-        if self.weight() > max.max(SMALL) {
+        if self.weight() > max.max(SMALL) || !self.nests_within(MAX_LEVELS) {
             Arc::make_mut(self).cut(max);
         }
+    }
+
+    fn nests_within(&self, levels: usize) -> bool {
+        Weigh::nests_within(&**self, levels)
     }
 }
 
@@ -169,6 +209,10 @@ impl<T: Weigh> Weigh for Option<T> {
             part.cut(max);
         }
     }
+
+    fn nests_within(&self, levels: usize) -> bool {
+        self.as_ref().is_none_or(|part| part.nests_within(levels))
+    }
 }
 
 impl Weigh for TaskRef {
@@ -177,11 +221,15 @@ impl Weigh for TaskRef {
     }
 
     fn cut(&mut self, max: usize) {
-        if self.weight() > max {
+        if self.weight() > max || !self.nests_within(MAX_LEVELS) {
             self.id.cut(max / 4);
             self.title.cut(max / 4);
             self.other.cut(max / 2);
         }
+    }
+
+    fn nests_within(&self, levels: usize) -> bool {
+        self.other.nests_within(levels)
     }
 }
 
@@ -191,11 +239,15 @@ impl Weigh for StepRef {
     }
 
     fn cut(&mut self, max: usize) {
-        if self.weight() > max {
+        if self.weight() > max || !self.nests_within(MAX_LEVELS) {
             self.id.cut(max / 4);
             self.instructions.cut(max / 4);
             self.other.cut(max / 2);
         }
+    }
+
+    fn nests_within(&self, levels: usize) -> bool {
+        self.other.nests_within(levels)
     }
 }
 
@@ -290,19 +342,39 @@ pub(crate) fn cap_map(mut map: Map<String, Value>, max: usize) -> Map<String, Va
     Map::from_iter([("result".to_owned(), json!(text))])
 }
 
+/// Whether what it holds is at most so many levels deep.
+pub(crate) fn nests_within(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return false };
+    match value {
+        Value::Array(items) => items.iter().all(|item| nests_within(item, below)),
+        Value::Object(members) => members.values().all(|member| nests_within(member, below)),
+        _ => true,
+    }
+}
+
+/// Puts their texts in the place of lists and objects that are deeper than this.
+fn flatten(value: &mut Value, levels: usize) {
+    match value {
+        Value::Array(_) | Value::Object(_) if levels <= 1 => *value = Value::String(value.to_string()),
+        Value::Array(items) => items.iter_mut().for_each(|item| flatten(item, levels - 1)),
+        Value::Object(members) => members.values_mut().for_each(|member| flatten(member, levels - 1)),
+        _ => {}
+    }
+}
+
 /// About how many bytes of memory a value holds: what [`cap_value`] goes by.
 pub(crate) fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 16,
         Value::String(text) => 24 + text.len(),
-        Value::Array(items) => 24 + items.iter().map(value_bytes).sum::<usize>(),
+        Value::Array(items) => LEVEL + items.iter().map(value_bytes).sum::<usize>(),
         Value::Object(map) => map_bytes(map),
     }
 }
 
 /// About how many bytes of memory an object holds: what [`cap_map`] goes by.
 pub(crate) fn map_bytes(map: &Map<String, Value>) -> usize {
-    24 + map.iter().map(|(key, value)| 24 + key.len() + value_bytes(value)).sum::<usize>()
+    LEVEL + map.iter().map(|(key, value)| 24 + key.len() + value_bytes(value)).sum::<usize>()
 }
 
 fn todo_bytes(todo: &Todo) -> usize {

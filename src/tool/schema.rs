@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::message::nests_within;
 
 /// How many violations are told: a model mends a few at a time, and a person reads no more.
 const MAX_VIOLATIONS: usize = 8;
@@ -80,16 +81,6 @@ impl Schema {
         let error = self.validator.iter_errors(value).next()?;
         let reason = crate::message::cap_text(&error.to_string(), VIOLATION_BYTES);
         Some((error.instance_path().to_string(), reason))
-    }
-}
-
-/// Whether what it holds is at most so many levels deep.
-fn nests_within(value: &Value, levels: usize) -> bool {
-    let Some(below) = levels.checked_sub(1) else { return false };
-    match value {
-        Value::Array(items) => items.iter().all(|item| nests_within(item, below)),
-        Value::Object(members) => members.values().all(|member| nests_within(member, below)),
-        _ => true,
     }
 }
 

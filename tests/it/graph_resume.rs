@@ -97,3 +97,44 @@ fn only_what_the_execution_says_and_only_whole() {
     finished.observe(&step("r", right));
     assert_eq!(finished.len(), 1);
 }
+
+/// A node may itself run a graph: what is gone on with is the graph around it.
+#[test]
+fn the_graph_of_a_log_is_the_outermost() {
+    let line = |run: &str, parent: Option<&str>, body: Value| {
+        let depth = usize::from(parent.is_some());
+        let mut message = json!({"seq": 0, "run_seq": 0, "time": "2026-01-01T00:00:00.000000Z", "root_run_id": "r", "run_id": run,
+            "parent_run_id": parent, "parent_tool_call_id": null, "subtask_depth": depth});
+        message.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        ProcessingMessage::from_json(&message.to_string()).unwrap()
+    };
+    let start = |run, parent, producer| {
+        line(
+            run,
+            parent,
+            json!({"type": "run_started", "agent": "x", "title": "x", "task": "x", "scope": "foreground", "producer": producer}),
+        )
+    };
+    // What each of the two says of its graph, by the same code that says it in earnest.
+    let said = |id: &str| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let graph = json!({"nodes": [agent(id)], "edges": []});
+        let log = runtime.block_on(run(graph, says(&[(id, "x")]))).log;
+        let graph = log.iter().find_map(|message| {
+            let message: Value = serde_json::from_str(&message.to_json()).unwrap();
+            message["task"].get("graph").is_some().then(|| message["task"].clone())
+        });
+        json!({"type": "task_update", "event": "graph_started", "task": graph.unwrap()})
+    };
+    let mut finished = FinishedNodes::default();
+    for message in [
+        start("r", None, "graph_executor"),
+        line("r", None, said("outer")),
+        start("n", Some("r"), "tool_loop"),
+        start("i", Some("n"), "graph_executor"),
+        line("i", Some("n"), said("inner")),
+    ] {
+        finished.observe(&message);
+    }
+    assert_eq!(&*finished.graph().unwrap().nodes[0].id, "outer");
+}

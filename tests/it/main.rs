@@ -57,6 +57,10 @@ mod seeded;
 #[cfg(feature = "codeact")]
 mod actions;
 
+// Deep values, results beside other calls, programs dropped at any moment.
+#[cfg(feature = "codeact")]
+mod attacks;
+
 // What may come out of a sandbox.
 #[cfg(feature = "codeact")]
 mod hostile_guest;

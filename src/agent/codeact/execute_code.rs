@@ -88,8 +88,6 @@ impl ExecuteCode {
             surface: Surface::Action,
             limits: GuestLimits { wall: self.limits.wall, ..self.limits.guest },
         };
-        // What an earlier action said is over: the run went on after it.
-        cx.run().accept_result(None);
         let hands = Action {
             run: cx.run(),
             tools: offered,

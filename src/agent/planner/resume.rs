@@ -31,6 +31,8 @@ use crate::message::{MessageBody, ProcessingMessage};
 #[derive(Debug, Clone, Default)]
 pub struct FinishedNodes {
     executions: HashSet<RunId>,
+    /// The runs at and below those. An execution among them is a node's own affair.
+    inside: HashSet<RunId>,
     /// By digest.
     results: HashMap<String, Value>,
     graph: Option<WorkflowGraph>,
@@ -40,12 +42,20 @@ pub struct FinishedNodes {
 impl FinishedNodes {
     /// Takes the next message of the log. Only what an execution itself says counts: nothing that a node's run said does.
     pub fn observe(&mut self, message: &ProcessingMessage) {
-        let Some(run) = message.nesting().map(|nesting| &nesting.origin.run_id) else { return };
+        let Some(origin) = message.nesting().map(|nesting| &nesting.origin) else { return };
+        let (run, parent) = (&origin.run_id, origin.parent_run_id.as_ref());
+        let is_below = parent.is_some_and(|parent| self.inside.contains(parent));
         match message.body() {
-            MessageBody::RunStarted(started) if &*started.producer == GraphExecutor::KIND => {
-                self.executions.insert(run.clone());
+            MessageBody::RunStarted(started) => {
+                let executes = &*started.producer == GraphExecutor::KIND;
+                if executes {
+                    self.executions.insert(run.clone());
+                }
+                if executes || is_below {
+                    self.inside.insert(run.clone());
+                }
             }
-            MessageBody::TaskUpdate(update) if self.executions.contains(run) => {
+            MessageBody::TaskUpdate(update) if self.executions.contains(run) && !is_below => {
                 // Whole, or it does not give its own digest.
                 let other = &update.task.other;
                 let graph = other.get("graph").filter(|graph| is_whole(graph, other.get("digest")));

@@ -280,7 +280,7 @@ impl Bridge<'_> {
             Some(Fatal::Aborted(reason)) => play.played.aborted = Some(reason),
             None => {}
         }
-        if let Some(result) = &invoked.reply.finishes_with {
+        if let Some(result) = invoked.reply.finishes_with.as_ref().filter(|_| !invoked.reply.is_error) {
             // The run of an action ends with it, whatever comes; what a script makes of it is told at its end.
             if self.via.is_some() {
                 self.caller.run().accept_result(Some(Value::clone(result)));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::port::{GuestError, GuestErrorKind};
 use super::surface::{WRAPPER_LINES, places};
 
 /// What the engine calls the program's text in its stack traces.
@@ -49,6 +50,17 @@ pub(super) fn rebase(stack: &str, code: &str) -> String {
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// What is wrong with code that the engine cannot be given at all: its text must have no null character.
+pub(super) fn null_character(code: &str) -> Option<GuestError> {
+    let before = code.get(..code.find('\0')?)?;
+    let line = before.matches('\n').count() + 1;
+    let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1) + 1;
+    let message =
+        format!("SyntaxError: line {line} has a null character: take it out, or write \\0 in a text");
+    let stack = rebase(&format!("    at {FILE}:{}:{column}", line + WRAPPER_LINES as usize), code);
+    Some(GuestError { kind: GuestErrorKind::Syntax, message, stack })
 }
 
 /// The column counted in letters: the engine counts bytes.

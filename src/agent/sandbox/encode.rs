@@ -277,6 +277,25 @@ fn text_of<'js>(ctx: &Ctx<'js>, text: &rquickjs::String<'js>) -> Result<String> 
     })
 }
 
+/// How many levels JSON text nests, the innermost value counted.
+pub(super) fn levels(json: &str) -> usize {
+    let (mut open, mut most, mut in_text, mut is_escaped) = (0_usize, 0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                open += 1;
+                most = most.max(open);
+            }
+            b']' | b'}' if !in_text => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most + 1
+}
+
 /// Reads JSON text of a program. Halves of characters, which JavaScript escapes and Rust has no word for, become U+FFFD.
 pub(crate) fn read_json(text: &str) -> std::result::Result<serde_json::Value, serde_json::Error> {
     read_json_as(text)
@@ -401,6 +420,15 @@ mod tests {
             assert_eq!(passed(&ctx, Some(value)).unwrap(), "\"all\"");
             let _ = ctx.remove_userdata::<PlainPrototype<'_>>();
         });
+    }
+
+    #[test]
+    fn levels_are_those_of_lists_and_objects_and_not_of_texts() {
+        for (json, deep) in
+            [("1", 1), ("[]", 2), (r#"{"a":[1],"b":2}"#, 3), (r#"["[{\"["]"#, 2), (r#"["\\",[1]]"#, 3)]
+        {
+            assert_eq!(levels(json), deep, "{json}");
+        }
     }
 
     #[test]

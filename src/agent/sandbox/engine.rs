@@ -9,12 +9,13 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{CatchResultExt, CaughtError, Context, Ctx, Promise, Value};
 
 use super::blank::Blank;
-use super::diagnose::{FILE, declaration, rebase};
-use super::encode::{result_text, shown, titled};
+use super::diagnose::{FILE, declaration, null_character, rebase};
+use super::encode::{levels, result_text, shown, titled};
 use super::guest::{Guest, Main, Say, clear, furnish, is_waiting};
 use super::port::{Ended, GuestError, GuestErrorKind, GuestEvent, HostReply};
 use super::program::Program;
 use super::surface::{imported, refused_import, wrap};
+use crate::message::MAX_LEVELS;
 
 /// Tells an engine that it is to stop, from any thread.
 #[derive(Debug)]
@@ -213,6 +214,9 @@ impl Engine {
     }
 
     fn begin<'js>(&self, ctx: &Ctx<'js>) -> Result<(), GuestError> {
+        if let Some(error) = null_character(&self.program.code) {
+            return Err(error);
+        }
         let names = self.program.surface.mentioned(&self.program.code);
         match eval(ctx, wrap(&self.program.code, &names)) {
             Ok(main) => {
@@ -310,11 +314,17 @@ impl Engine {
 
     fn fitting(&self, text: String) -> Result<String, GuestError> {
         let (chars, max) = (text.chars().count(), self.program.limits.output_chars);
-        if chars <= max {
+        let text = if chars > max {
+            format!("the result has {chars} characters, and a program may return {max}: return less of it")
+        } else if levels(&text) > MAX_LEVELS {
+            // No reader of the log, and none of the result, reads what is much deeper.
+            format!(
+                "the result nests {} levels deep, and a program may return {MAX_LEVELS}: put its parts side by side",
+                levels(&text)
+            )
+        } else {
             return Ok(text);
-        }
-        let text =
-            format!("the result has {chars} characters, and a program may return {max}: return less of it");
+        };
         Err(GuestError::new(GuestErrorKind::Threw, text))
     }
 }
@@ -328,6 +338,9 @@ const COMPILING: Duration = Duration::from_secs(1);
 ///
 /// Why not.
 pub(crate) fn compile(program: Program) -> Result<(), GuestError> {
+    if let Some(error) = null_character(&program.code) {
+        return Err(error);
+    }
     let stop = Arc::new(Stop::after(COMPILING));
     let engine = Engine::new(program, stop, Box::new(|_| {})).map_err(|ended| match ended.result {
         Err(error) => error,

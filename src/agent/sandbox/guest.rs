@@ -151,13 +151,12 @@ impl Guest {
         // Said before the rest, so that the host does its part while the engine does its own. If there is no memory for that, the
         // call throws although the host makes it, and nobody waits for its answer.
         (self.say)(GuestEvent::Ask { id, ask });
-        let (promise, resolve, reject) = ctx.promise()?;
-        let mut ask = vec![resolve.into_inner(), reject.into_inner()];
-        if id < PLACES {
-            ask.push(blank_error(ctx)?);
-        }
+        let made = open_ask(ctx, id);
+        // Such a call is under way too: else code that goes on with it would fill the host's memory instead of its own.
+        let (promise, ask) =
+            made.map_or_else(|error| (Err(error), Vec::new()), |(promise, ask)| (Ok(promise), ask));
         pending.borrow_mut().insert(id, ask);
-        Ok(promise)
+        promise
     }
 
     /// Counts what a large ask passes, until it is answered. False if that is too much.
@@ -228,6 +227,16 @@ impl Guest {
             }
         }
     }
+}
+
+/// The promise of an ask, and what settles it.
+fn open_ask<'js>(ctx: &Ctx<'js>, id: u32) -> Result<(Promise<'js>, Vec<Object<'js>>)> {
+    let (promise, resolve, reject) = ctx.promise()?;
+    let mut ask = vec![resolve.into_inner(), reject.into_inner()];
+    if id < PLACES {
+        ask.push(blank_error(ctx)?);
+    }
+    Ok((promise, ask))
 }
 
 /// Whether an answer is awaited.

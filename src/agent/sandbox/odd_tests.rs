@@ -259,3 +259,30 @@ async fn what_leaves_the_heap_has_bounds_of_its_own() {
     let ended = play(Program::action(code, vec!["read".into()])).await.unwrap();
     assert_eq!(ended.result, Ok(r#"[{"too_large":1,"fine":15,"too_many_calls":25},1048576]"#.into()));
 }
+
+#[tokio::test]
+async fn calls_for_which_there_is_no_memory_are_counted_too() {
+    // Filled to the last few bytes: what a call needs in the engine does not fit, what it says does.
+    let code = "const f = tools.read; const hold = []; let size = 1 << 22;
+        while (size > 8) { try { hold.push(new ArrayBuffer(size)) } catch { size >>= 1 } }
+        let full = null; for (;;) { try { full = { full } } catch { break } }
+        for (let i = 0; i < 300000; i++) { try { f() } catch {} }
+        hold.length = 0; full = null; return 1";
+    let mut program = Program::action(code, vec!["read".into()]);
+    program.limits.heap_bytes = 8 << 20;
+    program.limits.wall = Duration::from_secs(20);
+    let mut session = InProcess.start(program);
+    let (mut asks, mut open) = (0, 0_usize);
+    loop {
+        match poll_fn(|cx| session.poll_event(cx)).await {
+            Some(GuestEvent::Ask { .. }) => {
+                asks += 1;
+                open += 1;
+            }
+            // Nobody answers: it waits for what is open, or has ended.
+            Some(GuestEvent::Waiting { .. } | GuestEvent::Ended(_)) | None => break,
+            Some(GuestEvent::Log { .. }) => {}
+        }
+    }
+    assert!(asks <= crate::agent::sandbox::guest::MAX_PENDING, "{asks} asks, {open} of them open");
+}

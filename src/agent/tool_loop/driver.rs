@@ -146,7 +146,14 @@ impl Driver {
                     },
                 },
                 Action::RunCalls(calls) => match self.run_calls(calls).await {
-                    Ok(results) => machine.calls_ended(results),
+                    Ok(results) => {
+                        let next = machine.calls_ended(results);
+                        // What was handed in during the turn and did not end the run is over.
+                        if !matches!(next, Action::Finish(_)) {
+                            self.cx.accept_result(None);
+                        }
+                        next
+                    }
                     Err(outcome) => return outcome,
                 },
                 Action::BackOff { attempt, delay, reason } => {
@@ -314,7 +321,7 @@ impl Driver {
         if announced.len() == 1
             && let Some((call, args)) = announced.pop()
         {
-            let reply = Self::answer(caller, caller.make(call, args).await).await?;
+            let reply = Self::answer(caller, caller.make(call, args).await, true).await?;
             return Ok(vec![reply]);
         }
         let make = |(place, (call, args)): (usize, (Announced, _))| async move {
@@ -325,7 +332,9 @@ impl Driver {
         results.resize_with(running.len(), || None);
         while let Some((place, made)) = running.next().await {
             // Said before any other call goes on: it follows what the call itself said.
-            let reply = Self::answer(caller, made).await?;
+            // Of several that hand in a result, the first one's counts, as where all have ended.
+            let is_first = !results.iter().take(place).flatten().any(hands_in);
+            let reply = Self::answer(caller, made, is_first).await?;
             if let Some(result) = results.get_mut(place) {
                 *result = Some(reply);
             }
@@ -334,10 +343,10 @@ impl Driver {
     }
 
     /// Says the result of a call, or how the run ends with it.
-    async fn answer(caller: &Caller, made: Made) -> Result<ToolReply, SubAgentOutcome> {
+    async fn answer(caller: &Caller, made: Made, is_first: bool) -> Result<ToolReply, SubAgentOutcome> {
         let name = Arc::clone(made.name());
         let reply = &made.invoked.reply;
-        if let Some(result) = reply.finishes_with.as_ref().filter(|_| !reply.is_error) {
+        if let Some(result) = reply.finishes_with.as_ref().filter(|_| is_first && hands_in(reply)) {
             // Other calls of the turn may go on for long.
             caller.run().accept_result(Some(serde_json::Value::clone(result)));
         }
@@ -347,4 +356,9 @@ impl Driver {
             None => Ok(invoked.reply),
         }
     }
+}
+
+/// Whether the run ends with this reply.
+fn hands_in(reply: &ToolReply) -> bool {
+    reply.finishes_with.is_some() && !reply.is_error
 }

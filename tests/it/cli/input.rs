@@ -157,3 +157,18 @@ fn an_unreadable_workspace_is_2() {
     assert_eq!((ran.status, &*ran.stdout), (2, ""));
     assert!(ran.stderr.contains("--workspace") && ran.stderr.contains("denied"), "{}", ran.stderr);
 }
+
+/// A schema that no run could be held against is bad usage, not a run that fails.
+#[test]
+fn a_schema_that_cannot_be_compiled_is_bad_usage() {
+    let script = Scripted::new(json!([{"turns": [{"text": "Done."}]}]));
+    let deep = format!("{}true{}", "{\"items\":".repeat(100), "}".repeat(100));
+    for (schema, said) in
+        [(deep.as_str(), "levels"), ("[]", "schema"), ("7", "schema"), ("{\"type\": 7}", "schema")]
+    {
+        script.write("schema.json", schema);
+        let ran = script.run(&["--schema", "schema.json"]);
+        assert_eq!((ran.status, &*ran.stdout), (2, ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--schema") && ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
